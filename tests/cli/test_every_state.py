@@ -562,6 +562,22 @@ def locked_holder(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def holder_acted_on(make: Callable[..., Walk], action: str) -> Walk:
+    walk = make()
+    walk.operator.act(walk.server("db_a"), action)
+    return walk
+
+
+def fence_refused(make: Callable[..., Walk]) -> Walk:
+    """The guest crashed, and Nova refuses to stop its server."""
+    walk = make(fence=IMPATIENT)
+    walk.deployment.crash(walk.group)
+    walk.operator.act(walk.server("db_a"), "lock")
+    assert walk.types(f"failover start {walk.group} --lost db_a") == 3
+    assert codes(walk)[-1] == "CONFIRM_FENCED"
+    return walk
+
+
 def resized_holder(make: Callable[..., Walk]) -> Walk:
     walk = with_port(make)
     walk.operator.act(walk.server("db_a"), "resize")
@@ -619,6 +635,12 @@ def adopted(walk: Walk) -> None:
     assert walk.types(one) == 0
 
 
+def first(code: str, walk: Walk) -> None:
+    """What is shown first is this, and leads out."""
+    assert codes(walk)[0] == code
+    walk.follows()
+
+
 @dataclass(frozen=True)
 class Play:
     """``code``: the remedy. ``shows``: status and service, once a group has been brought into the
@@ -658,6 +680,21 @@ PLAYS = {
     },
     "standby soft deleted": Play("RESTORE_SERVER", standby_soft_deleted, DEGRADED),
     "port of a locked server": Play("UNLOCK_SERVER", locked_holder, ("BLOCKED", "DOWN")),
+    "fence refused": Play(
+        "UNLOCK_SERVER", fence_refused, ("BLOCKED", "DOWN"), partial(first, "UNLOCK_SERVER")
+    ),
+    "holder locked": Play(
+        "UNLOCK_SERVER",
+        partial(holder_acted_on, action="lock"),
+        DEGRADED,
+        partial(first, "UNLOCK_SERVER"),
+    ),
+    "holder paused": Play(
+        "UNPAUSE_SERVER",
+        partial(holder_acted_on, action="pause"),
+        DOWN,
+        partial(first, "UNPAUSE_SERVER"),
+    ),
     "port of a resized server": Play("CONFIRM_RESIZE", resized_holder, ("BLOCKED", "DOWN")),
     "volume detached": Play("ATTACH_VOLUME", volume_detached, DOWN),
     "volume elsewhere": Play("DETACH_VOLUME", volume_elsewhere, DOWN),

@@ -76,6 +76,21 @@ def test_the_details_say_who_would_take_over() -> None:
     assert protection() == protection(standbys=["db_b"], seen_at=None) == ""
 
 
+def test_a_group_is_said_to_be_unprotected_only_if_no_member_could_take_over() -> None:
+    def said(**more: Any) -> str:
+        return str(status_screen.headline(status(service=service("DEGRADED", **more))))
+
+    alone = said(seen_at=1.0)
+    others = [
+        said(seen_at=1.0, standbys=["db_b"]),
+        said(seen_at=1.0, cold=True),
+        said(seen_at=None),
+    ]
+
+    assert "protected" in alone
+    assert not any("protected" in each for each in others)
+
+
 @pytest.mark.parametrize("word", ["IN_PROGRESS", "BLOCKED", "FAILED"])
 def test_until_the_goal_is_reached_no_member_is_said_to_serve(word: str) -> None:
     moving = status(word, roles={"active": "db_b"})

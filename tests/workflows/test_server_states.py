@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mistral_failover.reports.advice import advice
 from support.operators import Operator
 from support.waiting import until
 
@@ -237,3 +238,56 @@ def test_a_lost_server_that_gives_no_volume_away_does_when_the_state_has_ended(
     it.leave("db_a")
     it.sweep()
     it.settled("db_b")
+
+
+# -- what a person types
+
+
+def first_shown(it: Case) -> str:
+    """The command that the status shows first, after a look."""
+    it.sweep()
+    return advice(it.group.status())[0].command
+
+
+@pytest.mark.parametrize("name", ["locked", "paused", "suspended", "rescued"])
+def test_a_fence_that_nova_refuses_names_first_what_lets_it_go_on(
+    case: Callable[..., Case], name: str
+) -> None:
+    it = case(name, fence=[{"kind": "quiesce", "limit": 0.5}, "stop", "confirm"])
+    group = it.group
+    group.fails("crash")
+    it.enter("db_a")
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    commands = [each.command for each in advice(group.status())]
+
+    assert commands[0] == f"{it.state.says} {group.server('db_a')}"
+    assert commands[-1].startswith("failover confirm-fenced")
+    it.leave("db_a")
+    it.sweep()
+    it.settled("db_b")
+
+
+@pytest.mark.parametrize("name", ["paused", "suspended", "rescued"])
+def test_a_holder_that_a_person_stopped_names_first_what_wakes_it(
+    case: Callable[..., Case], name: str
+) -> None:
+    it = case(name)
+    it.enter("db_a")
+
+    assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
+    assert it.group.status()["service"]["status"] == "DOWN"
+
+
+def test_a_locked_holder_degrades_the_group_until_it_is_unlocked(case: Callable[..., Case]) -> None:
+    it = case("locked")
+    it.enter("db_a")
+
+    assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
+    service = it.group.status()["service"]
+    assert (service["status"], service["standbys"]) == ("DEGRADED", ["db_b", "db_c"])
+
+    it.leave("db_a")
+    it.sweep()
+    status = it.group.status()
+    assert (status["service"]["status"], advice(status)) == ("SERVING", [])

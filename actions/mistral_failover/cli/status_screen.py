@@ -103,7 +103,9 @@ def meaning(status: StatusReport) -> str:
         case Service.DOWN:
             return "nothing serves"
         case Service.DEGRADED:
-            return f"it serves{on}, but is not protected"
+            return (
+                f"it serves{on}, but {'is not protected' if alone(status) else 'needs attention'}"
+            )
         case Service.UNKNOWN:
             return "cannot determine whether it serves"
         case Service.SERVING:
@@ -247,6 +249,11 @@ def _protection(status: StatusReport) -> str:
     if others := [each for each in service["standbys"] if each not in status["roles"].values()]:
         return ", ".join(others)
     return "cold: a lost member is brought back" if service["cold"] else ""
+
+
+def alone(status: StatusReport) -> bool:
+    """Return whether a look found that no member could take over from one that is lost."""
+    return status["service"]["seen_at"] is not None and not _protection(status)
 
 
 def _engine(status: StatusReport) -> str:

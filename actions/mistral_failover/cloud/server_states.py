@@ -23,6 +23,8 @@ PLUGS = frozenset(
 """The statuses in which Nova attaches and detaches volumes."""
 PLUGS_PORTS = frozenset({"ACTIVE", "PAUSED", "SHUTOFF"})
 """The statuses in which Nova attaches and detaches ports."""
+STOPPED = frozenset({"SHUTOFF", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED"})
+"""The statuses of a server that need not be stopped, and gives its volumes away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Feature, Field
 from mistral_failover.cloud.server_states import (
     LOCKED,
+    STOPPED,
     Hindrance,
     hindrance_of,
     keeps_ports,
@@ -190,8 +191,17 @@ class ServerState:
     def needs(self) -> tuple[Need, ...]:
         """Return what a person does so that its guest runs and Nova changes it; empty if it needs
         nothing, or if that depends."""
-        by = self.hindrance if self.exists else None
-        if by is None:
+        return self._ended(self.hindrance)
+
+    @property
+    def freeing(self) -> tuple[Need, ...]:
+        """Return what a person does so that Nova stops it and takes volumes and ports from it, in
+        order; empty if Nova does, or if that depends."""
+        status = "ACTIVE" if self.status in STOPPED else self.status
+        return self._ended(hindrance_of(status, None, locked=self.locked))
+
+    def _ended(self, by: Hindrance | None) -> tuple[Need, ...]:
+        if by is None or not self.exists:
             return ()
         unlocked = LOCKED.needs(self.server_id) if self.locked and by is not LOCKED else ()
         return (*unlocked, *by.needs(self.server_id))
@@ -235,11 +245,13 @@ def _host_id(project_id: str, host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The result of a rung: whether it is proven that the guest does not write, and by what."""
+    """The result of a rung: whether it is proven that the guest does not write, and by what.
+    ``needs``: what a person does so that Nova does what it refused, in order."""
 
     proven: bool
     rung: str
     observed: str
+    needs: tuple[Need, ...] = ()
 
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
@@ -578,14 +590,16 @@ def _climb(
         if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
             return Evidence(False, rung, error.message)
         raise
-    return evidence or Evidence(False, rung, _with_remedy(cloud, server_id, conflicts[-1]))
+    return evidence or _refused(cloud, server_id, rung, conflicts[-1])
 
 
-def _with_remedy(cloud: Cloud, server_id: str, refusal: str) -> str:
+def _refused(cloud: Cloud, server_id: str, rung: str, refusal: str) -> Evidence:
     """Return a refusal with what ends the state of the server, if that is its cause."""
-    by = server_state(cloud, server_id).hindrance
+    state = server_state(cloud, server_id)
+    by = state.hindrance
     remedy = by.sentence(server_id) if by is not None else ""
-    return f"{refusal.rstrip('.')}. {remedy}" if remedy else refusal
+    words = f"{refusal.rstrip('.')}. {remedy}" if remedy else refusal
+    return Evidence(False, rung, words, state.freeing)
 
 
 def _deletion(cloud: Cloud, server_id: str, rung: str) -> Evidence:

@@ -253,7 +253,11 @@ def _moved(subject: ExaminedGroup, holder: MemberFact) -> str:
     if holder.unseen or holder.marked:
         return f"failover plan {quote(subject.name)}"
     lost = [holder.name]
-    return subject.advised(need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+    try:
+        freeing = server_state(subject.examination.cloud, holder.server_id or "").freeing
+    except CloudError:
+        freeing = ()
+    return subject.advised(*freeing, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:

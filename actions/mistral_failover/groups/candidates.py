@@ -33,6 +33,7 @@ from mistral_failover.groups.agent_health import (
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
+from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import suspensions
@@ -43,6 +44,16 @@ _PLUGGED = (ATTACHMENT, "port")
 """The types of what Nova plugs into the server of a role's holder."""
 LOOK = 20.0
 """Seconds after which no further server is checked, however many members there are."""
+
+
+def asks_nova(group: Group) -> bool:
+    """Return whether a failover may need Nova to change the server of a role's holder."""
+    kinds = (rung_kind(rung["kind"]) for rung in group.fence)
+    return _plugs(group) or any(each.server_after is ServerAfter.SHUTOFF for each in kinds)
+
+
+def _plugs(group: Group) -> bool:
+    return any(spec.type in _PLUGGED for spec in group.resources.values())
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ def member_facts(
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
-    plugs = any(spec.type in _PLUGGED for spec in group.resources.values())
+    plugs = _plugs(group)
     with alongside(lambda: _going(cloud, group.stack, here)) as going:
         states = {m.name: _state(cloud, m, end) for m in here if m.status != MARKED}
         facts = {

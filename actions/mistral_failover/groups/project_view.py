@@ -94,6 +94,17 @@ class ProjectView:
         except CloudError:
             return ()
 
+    def kept_busy(self, server_id: str | None) -> tuple[str, tuple[Need, ...]]:
+        """Return in words the state of a server in which Nova neither stops it nor takes what moves
+        from it, and what a person does to end that, in order; both empty if there is no such."""
+        try:
+            state = self.listing.server(server_id) if server_id else None
+        except CloudError:
+            return "", ()
+        if state is None or not state.freeing:
+            return "", ()
+        return f"its server is {state}", state.freeing
+
     def condition(self, server_id: str | None) -> tuple[Condition, str]:
         """Return the condition of a server as Nova shows it, and the reason in words, empty if it
         runs."""

@@ -290,10 +290,11 @@ def judged(
         for role, member in sorted(roles.items())
         if member not in known
     ]
-    down += [Flaw(_of_member(each), moved) for each in holders if each.name in off]
+    ways = {each.name: (*each.observed.needs, *moved) for each in holders if each.name in off}
+    down += [Flaw(_of_member(each), ways[each.name]) for each in holders if each.name in off]
     serving = [each for each in resources if each.serves]
     down += [
-        Flaw(_of(each), moved if each.member in off else each.observed.needs)
+        Flaw(_of(each), ways.get(each.member or "", each.observed.needs))
         for presence in (Presence.GONE, Presence.CHANGED)
         for each in serving
         if each.observed.presence is presence
@@ -310,7 +311,11 @@ def judged(
         for each in resources
         if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
-    flaws += [Flaw(f"{each.name}: {each.observed.why}") for each in holders if each.observed.why]
+    flaws += [
+        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs)
+        for each in holders
+        if each.observed.why
+    ]
     flaws += map(Flaw, unguarded)
     if alone:
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)

@@ -38,6 +38,7 @@ from mistral_failover.groups.agent_health import (
     silent,
     unready,
 )
+from mistral_failover.groups.candidates import asks_nova
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.service import standing
@@ -459,10 +460,17 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     why_not = said or look.why or quiet or None
+    kept, needs = view.kept_busy(member.server_id) if roles else ("", ())
+    if look.presence is Presence.PRESENT and kept and asks_nova(facts.group):
+        kept = f"a failover would wait for it: {kept}"
+        observed = replace(look, why="; ".join(filter(None, (kept, quiet))), needs=needs)
+    else:
+        of_server = needs if look.presence is Presence.GONE else ()
+        observed = replace(look, why=look.why or quiet, needs=of_server)
     return ObservedMember(
         member.name,
         roles,
-        ObservedPresence(look.presence, look.why or quiet) if quiet else look,
+        observed,
         why_not,
         condition,
         _able(view, facts, member, look, condition),

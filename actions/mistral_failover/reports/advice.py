@@ -176,6 +176,8 @@ def _unblocking(status: StatusReport) -> list[Need]:
     confirmation, unless nothing else helps."""
     rows = status["remedies"]
     sure = [need("CONFIRM_FENCED", member=row["member"]) for row in rows]
+    if sure and (refused := _of_failure(status)):  # Nova does what it refused, once that is done
+        return [*refused, need("SWEEP"), *sure]
     if all(row["only_by_confirmation"] for row in rows):
         return sure
     members = sorted({row["member"] for row in rows})

@@ -21,7 +21,7 @@ from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
 from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import DocumentProblem, RefusedDocument, with_reasons
-from mistral_failover.model.remedies import NeedDocument, command
+from mistral_failover.model.remedies import Need, NeedDocument, command
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
 from mistral_failover.store.database import READ_ONLY, is_away
@@ -84,8 +84,9 @@ class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
-    transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``transient``, ``service``, ``detail``, ``about``, ``needs``: as of a `CloudError`. An error
+    that is both transient and blocked first waits for the service; an operator is needed only if
+    that fails.
     ``tried``: what was tried before, in order.
     """
 
@@ -101,6 +102,7 @@ class ActionError(CodedError):
         detail: str = "",
         about: Mapping[str, Any] | None = None,
         tried: Sequence[Tried] = (),
+        needs: tuple[Need, ...] = (),
     ) -> None:
         super().__init__(code, message, remedy)
         self.about = about
@@ -109,6 +111,7 @@ class ActionError(CodedError):
         self.service = service
         self.detail = detail
         self.tried = tuple(tried)
+        self.needs = needs
 
 
 def in_words(tried: Tried) -> str:

@@ -28,7 +28,7 @@ _ABOVE = frozenset({"service", "active", "volumes", "members", "held"})
 _FOUND = {
     Service.DOWN: "Nothing serves",
     Service.UNKNOWN: "Not known",
-    Service.DEGRADED: "Not protected",
+    Service.DEGRADED: "Needs attention",
 }
 _NAMED = 3  # members in a sentence; of more it has the number
 
@@ -250,9 +250,10 @@ def _at_rest(status: StatusReport) -> _Why:
 def _seen(status: StatusReport, level: Level, said: str) -> _Why:
     """Return why a group does not serve as it should, by what was seen; ``said``: the sentence, if
     it is known without that."""
-    rows = _reasons(status)
+    rows, service = _reasons(status), Service(status["service"]["status"])
     first = rows[0].found if rows else status_screen.meaning(status)
-    sentence = said or f"{_FOUND[Service(status['service']['status'])]}: {first}"
+    alone = service == Service.DEGRADED and status_screen.alone(status)
+    sentence = said or f"{'Not protected' if alone else _FOUND[service]}: {first}"
     told = not said and len(rows) < 2 and first_words(sentence, MOST) == sentence
     return _Why(level, sentence, None, () if told else rows)
 

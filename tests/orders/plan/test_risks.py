@@ -60,6 +60,18 @@ def test_a_volume_that_hangs_elsewhere_is_told(protect: Callable[..., Any]) -> N
     assert other.server("db_a") in plan["risks"][0]["remedy"]
 
 
+def test_a_holder_that_nova_does_not_change_is_told_with_what_ends_that(group: Any) -> None:
+    server = group.server("db_a")
+    Operator(group.cloud).act(server, "lock")
+
+    for plan in (group.plan(), group.plan(verb="switchover")):
+        (busy,) = [row for row in plan["risks"] if row["code"] == "SERVER_BUSY"]
+        assert f"openstack server unlock {server}" in busy["remedy"]
+    Operator(group.cloud).act(server, "unlock")
+
+    assert "SERVER_BUSY" not in codes(group.plan())
+
+
 def test_a_target_that_is_not_well_and_stays_is_told(group: Any) -> None:
     group.stop("db_a")
 

@@ -11,11 +11,13 @@ from shlex import quote
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.candidates import asks_nova
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
@@ -27,6 +29,7 @@ from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
+from mistral_failover.reports import advice
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.runtime.request import Request
@@ -53,7 +56,9 @@ class RiskContext:
 def risks(case: RiskContext) -> list[Risk]:
     """Return all risks of a plan now. A failed check is a risk itself."""
     cloud = case.request.cloud(Unguarded())
-    found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case), *_fences(case)]
+    found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case)]
+    found += _looked("the servers", lambda: _givers(case, cloud))
+    found += _fences(case)
     found += [*_alarms(case), *_holds(case), *_limits(case)]
     found += _looked("the agents", lambda: _agents(case))
     found += _looked("the stack", lambda: _stack(case, cloud))
@@ -160,6 +165,23 @@ def _members(case: RiskContext) -> Iterator[Risk]:
             f"{' or '.join(sorted(set(holders.values())))}" + (f" ({why})" if why else ""),
             "Repair or replace the lost members, then name them with --recovered MEMBER.",
         )
+
+
+def _givers(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
+    """Yield members that give up a role, and whose servers Nova neither stops nor takes from."""
+    before, after = case.snapshot.roles, case.goal.document["roles"]
+    givers = {member for role, member in before.items() if after.get(role) != member}
+    servers = {fact.name: fact.server_id for fact in case.found.facts}
+    for member in sorted(givers) if asks_nova(case.snapshot.group) else ():
+        server = servers.get(member)
+        state = server_state(cloud, server) if server else None
+        if state is not None and state.freeing:
+            yield risk(
+                "SERVER_BUSY",
+                f"{member} gives up a role, and Nova neither stops its server nor takes anything "
+                f"from it while it is {state}",
+                f"{advice.sentence(state.freeing, case.name)}. Until then it waits.",
+            )
 
 
 def _fences(case: RiskContext) -> Iterator[Risk]:

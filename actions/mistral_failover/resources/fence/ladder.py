@@ -26,6 +26,7 @@ from mistral_failover.convergence.records import Action, Record
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
+from mistral_failover.model.remedies import Need
 from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
@@ -171,6 +172,7 @@ def fence(
     attempt = FenceAttempt(climbing or tools, operation, target)
     _depose(tools, attempt)
     quiesced: Evidence | None = None
+    refused: list[Need] = []
     for rung in operation["properties"]["ladder"]:
         kind = rung_kind(rung["kind"])
         if kind.asks_operator:
@@ -187,6 +189,7 @@ def fence(
             return _proof(evidence)
         else:
             _note(attempt, evidence)
+            refused += evidence.needs
     # An operator may have confirmed it meanwhile, or deleted the servers.
     evidence = _confirm(attempt)
     if evidence.proven:
@@ -213,6 +216,7 @@ def fence(
         detail=waits_for.detail if waits_for else "",
         about=about,
         tried=attempt.tried,
+        needs=tuple(dict.fromkeys(refused)),
     )
 
 
