@@ -592,12 +592,14 @@ def _heal(
     the pause after a repair begins with it. Each look asks for it as long as the flaw is there."""
     name, policy = quote(facts.state.name), facts.group.heal
     if not facts.at_rest:
-        return None, "a failover is under way", memory
+        return None, "its last order is not carried out yet", memory
     if policy == "report":
         return None, "the group file says heal: report", memory
     if suspensions.is_suspended(tx, facts.state.id):
-        ends = f"failover resume {name}, or failover maintenance off {name}"
-        return None, f"a pause or a maintenance holds it back (it ends with {ends})", memory
+        pause = "pause" in suspensions.of_group(tx, facts.state.id)
+        ends = f"failover resume {name}" if pause else f"failover maintenance off {name}"
+        kind = "pause" if pause else "maintenance"
+        return None, f"a {kind} holds it back (it ends with {ends})", memory
     may = asked_for or tx.now() >= memory.repair_after
     again, why = None, f"nothing of this is repaired by itself (see failover doctor {name})"
     if not facts.reached:
