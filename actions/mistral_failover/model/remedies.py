@@ -92,7 +92,7 @@ _ALL = (
     ),
     Remedy(
         "REPLACE",
-        "a member has no server any more",
+        "a member has no server any more, or does not run and no member can take its roles",
         "failover replace {group} {member}",
         "the member has a new server, and can take over",
         when="to give {member} a new server",
