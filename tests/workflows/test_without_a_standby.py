@@ -209,6 +209,25 @@ def test_a_group_that_waits_for_a_standby_replaces_nothing(protect: Callable[...
     assert group.server("db_a") == former
 
 
+def test_a_group_that_waits_names_what_gives_its_only_member_another_server(
+    protect: Callable[..., Any],
+) -> None:
+    members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    Operator(group.cloud).stop_server(group.server("db_a"))
+    group.run("sweep", group=group.name).assert_succeeded()
+
+    (shown,) = advice(group.status())
+    patiently(group, "failover", group=group.name, lost=["db_a"]).assert_failed_with(
+        "NO_ELIGIBLE_MEMBER"
+    )
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+
+    assert shown.command == f"failover replace {group.name} db_a"
+    assert group.runs_on() == group.holders() == ["db_a"]
+
+
 def test_an_operator_can_order_it(single: Any) -> None:
     former = single.server("db_a")
     single.fails("crash", "db_a")

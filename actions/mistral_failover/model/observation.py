@@ -283,7 +283,7 @@ def judged(
     standbys = [each for each in members if not each.roles]
     alone = not any(each.why_not is None for each in standbys) and bool(standbys or not cold)
     off = tuple(each.name for each in holders if each.observed.presence is Presence.GONE)
-    moved = _moved(off, standbys if alone else ()) if off else ()
+    moved = _moved(off, standbys if alone else (), waits=alone and not cold) if off else ()
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
         Flaw(f"{role} is on {member}, which is not a member of the stack")
@@ -330,13 +330,19 @@ def _of_stack(another: str, gone: str) -> Flaw | None:
     return Flaw(gone, (need("END_GROUP"), need("ADOPT_LATER"))) if gone else None
 
 
-def _moved(lost: Sequence[str], unable: Iterable[ObservedMember]) -> tuple[Need, ...]:
+def _moved(
+    lost: Sequence[str], unable: Sequence[ObservedMember], *, waits: bool
+) -> tuple[Need, ...]:
     """Return what gives the roles of these members to another one. ``unable``: the other members,
     if none can take over now; what makes one able comes first. One that was declared lost is
-    declared healthy by the same order, because no other order may move a role away first."""
+    declared healthy by the same order, because no other order may move a role away first.
+    ``waits``: the group waits for a member that can; if nothing makes one able, a move is refused,
+    and only another server helps."""
     ways = [each for member in unable for each in member.able]
     back = [name for each in ways if each.code == "RECOVER" for name in each.value("member")]
     first = tuple(each for each in ways if each.code != "RECOVER")
+    if waits and not ways and all(each.observed.presence is Presence.GONE for each in unable):
+        return tuple(need("REPLACE", member=member) for member in lost)
     if back:
         fields = {"lost": lost, "recovered": back, "able": back}
         return (*first, need("MOVE_TO_RECOVERED", **fields))

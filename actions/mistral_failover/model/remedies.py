@@ -92,7 +92,7 @@ _ALL = (
     ),
     Remedy(
         "REPLACE",
-        "a member has no server any more",
+        "a member has no server any more, or does not run and no member can take its roles",
         "failover replace {group} {member}",
         "the member has a new server, and can take over",
         when="to give {member} a new server",
@@ -411,6 +411,45 @@ def need(code: str, **fields: str | Iterable[str]) -> Need:
 def command(code: str, group: str, **fields: str | Iterable[str]) -> str:
     """Return the command of a remedy for a group. Raises as :func:`need` does."""
     return need(code, **fields).command(group)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A command that helps: ``condition``, when to run it, and ``note``, what it does; both may be
+    empty. ``optional``: the commands before it lead out without it."""
+
+    command: str
+    condition: str = ""
+    note: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        before = f"{self.condition}: " if self.condition else ""
+        return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
+
+
+def commands(needed: Iterable[Need], group: str) -> list[Advice]:
+    """Return the commands of remedies for a group."""
+    return [
+        Advice(
+            each.command(group),
+            each.words(each.remedy.when, group),
+            each.words(each.remedy.note, group),
+            each.remedy.optional,
+        )
+        for each in needed
+    ]
+
+
+def sentence(needed: Iterable[Need], group: str) -> str:
+    """Return the commands of remedies in one line of text."""
+    words = ""
+    for each in commands(needed, group):
+        condition = each.condition if words else each.condition[:1].upper() + each.condition[1:]
+        said = f"{condition}: {each.command}" if condition else each.command
+        between = "; " if each.optional else "; then "
+        words += f"{between if words else ''}{said}"
+    return words
 
 
 def _typed(name: str, value: Value) -> str:

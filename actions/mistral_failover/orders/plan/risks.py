@@ -19,6 +19,7 @@ from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.candidates import asks_nova
 from mistral_failover.groups.snapshot import GroupSnapshot
+from mistral_failover.model import remedies
 from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
@@ -29,7 +30,6 @@ from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
-from mistral_failover.reports import advice
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.runtime.request import Request
@@ -180,7 +180,7 @@ def _givers(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
                 "SERVER_BUSY",
                 f"{member} gives up a role, and Nova neither stops its server nor takes anything "
                 f"from it while it is {state}",
-                f"{advice.sentence(state.freeing, case.name)}. Until then it waits.",
+                f"{remedies.sentence(state.freeing, case.name)}. Until then it waits.",
             )
 
 
