@@ -29,7 +29,6 @@ from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
-from mistral_failover.reports import advice
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.runtime.request import Request
@@ -176,11 +175,12 @@ def _givers(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
         server = servers.get(member)
         state = server_state(cloud, server) if server else None
         if state is not None and state.freeing:
+            ways = "; then ".join(each.command(case.name) for each in state.freeing)
             yield risk(
                 "SERVER_BUSY",
                 f"{member} gives up a role, and Nova neither stops its server nor takes anything "
                 f"from it while it is {state}",
-                f"{advice.sentence(state.freeing, case.name)}. Until then it waits.",
+                f"To end that: {ways}. Until then it waits.",
             )
 
 
