@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every remedy leads out: for each there is a play that gets a group into the state, reads the
 commands on the screen of ``failover status``, types them as they are printed, ``openstack`` ones
-with the real client, and sees the group out of it. The table of docs/at-night.md has the same
+with the real client, and sees the group out of it. The table of docs/reference.md has the same
 rows."""
 
 from __future__ import annotations
@@ -777,7 +777,7 @@ def test_every_remedy_has_a_play() -> None:
 def test_the_page_has_a_row_for_each_remedy() -> None:
     rows = [
         [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
-        for line in section(page("at-night"), "Every state, and the way out").splitlines()
+        for line in section(page("reference"), "Remedies").splitlines()
         if line.startswith("| ") and not line.startswith(("| remedy", "|---"))
     ]
 

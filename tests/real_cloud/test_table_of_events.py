@@ -189,12 +189,6 @@ def extended(scene: Scene) -> None:
     scene.storage.extend_volume(scene.volume, size + 1)
 
 
-def detached(scene: Scene) -> None:
-    scene.stack.tenant.guests.fault("server", scene.server("active"), "app")
-    scene.compute.delete_volume_attachment(scene.server("active"), scene.volume)
-    until(lambda: scene.storage.get_volume(scene.volume).status == "available", "it", 60)
-
-
 def drifts(scene: Scene) -> None:
     """``openstack stack update --existing --parameter active=none``, after any other update."""
     scene.stack.tenant.wait_for_stack(scene.stack.name)
@@ -285,7 +279,6 @@ EVENTS: dict[str, Event] = {
     "volume backed up": Event(rows(begins=".u", between=".u"), volume_is("backing-up"), as_usual),
     "volume retyped": Event(rows(begins=".u"), volume_is("retyping"), as_usual),
     "volume extended": Event(rows(rest="."), extended),
-    "volume detached": Event(rows(rest=".c"), detached),
     "stack drifts": Event(rows(rest=".", begins=".", patch="."), drifts),
     "group updated": Event(rows(begins=".", between="."), group_updated),
     "group paused": Event(rows(begins=".u", between=".u"), paused, resumed),

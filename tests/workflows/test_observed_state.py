@@ -30,6 +30,7 @@ from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
 from support.operators import Operator
 from support.unreadable import unreadable
+from support.waiting import until
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
@@ -549,17 +550,16 @@ def test_a_pause_holds_healing_back(serving: Any, operator: Operator) -> None:
     assert row["heal"] is None
 
 
-def test_repairs_end_where_the_limit_of_moves_is_reached(
+def test_a_repair_moves_nothing_so_the_moves_of_the_hour_do_not_hold_it_back(
     protect: Callable[..., Any], operator: Operator
 ) -> None:
-    group = protect(limits={"per_hour": 2, "cooldown": 0})
+    group = protect(limits={"per_hour": 1, "cooldown": 0})
     group.activate()
-    operator.update_stack(group.name, active="none")
-    assert healed(group).state == "SUCCESS"
-    operator.update_stack(group.name, active="none")
-
-    assert observe(group) == []
-    assert service(group)[0] == "DEGRADED"
+    for _ in range(2):
+        operator.update_stack(group.name, active="none")
+        assert healed(group).state == "SUCCESS"
+        assert parameter(group, operator) == "db_a"
+        observe_later(group)
 
 
 def test_the_loss_of_the_active_server_is_a_failover_where_the_group_says_so(
@@ -609,3 +609,66 @@ def test_a_sweep_looks_too_and_says_what_is_to_be_started(serving: Any, operator
 
     assert [row["service"] for row in swept["observed"]] == ["DEGRADED"]
     assert [row["workflow"] for row in swept["heals"]] == ["failover.failover"]
+
+
+def sweep(group: Any) -> dict[str, Any]:
+    """An operator sweeps the group; what was found."""
+    found: dict[str, Any] = group.run("sweep", group=group.name).output["swept"]
+    return found
+
+
+def test_an_operator_who_sweeps_repairs_what_another_look_saw_first(
+    serving: Any, operator: Operator
+) -> None:
+    """Within the five minutes after a repair, in which no look asks for another one."""
+    operator.update_stack(serving.name, active="none")
+    assert healed(serving).state == "SUCCESS"
+    assert observe(serving)[0]["service"] == "SERVING"
+    operator.update_stack(serving.name, active="none")
+    assert [row["heal"] for row in observe(serving)] == [None]
+    assert observe(serving) == []
+
+    (row,) = sweep(serving)["observed"]
+
+    assert row["heal"]["workflow"] == "failover.failover"
+    until(lambda: parameter(serving, operator) == "db_a", limit=180)
+
+
+def left(group: Any) -> str:
+    """What a sweep says of a flaw for which it starts nothing."""
+    swept = sweep(group)
+    assert swept["heals"] == []
+    (row,) = swept["observed"]
+    return str(row["sentence"])
+
+
+def test_a_sweep_that_starts_nothing_for_a_flaw_says_what_it_saw_and_why(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect(heal="report")
+    group.activate()
+    assert sweep(group)["observed"] == [], "there is no flaw"
+    operator.update_stack(group.name, active="none")
+    observe(group)
+
+    said = left(group)
+
+    assert "active is none instead of db_a" in said
+    assert "heal: report" in said
+
+
+def test_a_sweep_says_that_a_pause_or_the_kind_of_flaw_holds_healing_back(
+    serving: Any, operator: Operator
+) -> None:
+    serving.run("pause", group=serving.name, because="we work on it")
+    operator.update_stack(serving.name, active="none")
+    assert f"failover resume {serving.name}" in left(serving)
+    serving.run("resume", group=serving.name, because="done").assert_succeeded()
+    operator.update_stack(serving.name, active="db_a")
+    serving.cloud.api_fault("server_list", status=503, times=100)
+    assert "UNKNOWN" in left(serving)
+    serving.cloud.clear_api_faults()
+    operator.delete_server(serving.server("db_b"))
+    assert "no member can take over" in left(serving)
+    operator.delete_server(serving.server("db_a"))
+    assert "heal: repair" in left(serving)

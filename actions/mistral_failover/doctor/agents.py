@@ -122,7 +122,7 @@ def _member(
             f"the agent on {name} is not ready: {beat.not_ready}",
             f"on {name}: failover-agent check; it is ready again by itself once it can write",
         )
-    elif beat.epoch < member.epoch:
+    elif 0 < beat.epoch < member.epoch:  # 0: nothing was commanded there yet
         yield warn(
             f"the agent on {name} has epoch {beat.epoch}, but {member.epoch} is current",
             f"The agent receives the new epoch by itself; if not, on {name}: systemctl restart "

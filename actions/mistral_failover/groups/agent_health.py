@@ -162,7 +162,7 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
     said = [f"last heartbeat {beat.ago:.0f} s ago"]
     if beat.not_ready is not None:
         said.append(f"is not ready: {beat.not_ready}")
-    if beat.epoch < member.epoch:
+    if 0 < beat.epoch < member.epoch:
         said.append(f"has not received the notice of epoch {member.epoch} yet")
     if beat.running:
         said.append(f"runs {', '.join(beat.running)}")

@@ -4,7 +4,7 @@
 What finds a problem records a `Need`: the code of the remedy and the values of its fields. The
 command is made of it where a person reads it (``reports.advice``). Each remedy has a play in
 ``tests/cli/test_every_state.py`` that types the command as it is shown; one without a play is not
-shown. docs/at-night.md has the table.
+shown. docs/reference.md has the table.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ _ALL = (
 )
 
 REMEDIES: Mapping[str, Remedy] = MappingProxyType({each.code: each for each in _ALL})
-"""By code, in the order of the table of docs/at-night.md."""
+"""By code, in the order of the table of docs/reference.md."""
 
 
 class NeedDocument(TypedDict):

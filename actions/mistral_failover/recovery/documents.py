@@ -103,7 +103,8 @@ class Heal(TypedDict):
 
 
 class ObservedGroup(TypedDict):
-    """A group that has changed or is to be healed. ``service``: a `model.observation.Service`."""
+    """A group that has changed or is to be healed; in a sweep of one group also one with a flaw for
+    which nothing is started, and why not. ``service``: a `model.observation.Service`."""
 
     group: str
     service: str

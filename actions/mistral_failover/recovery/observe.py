@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from shlex import quote
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import room
@@ -129,16 +130,20 @@ class _ObservedGroup:
         return self.before.memory if self.before is not None else ObservationMemory()
 
 
-def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[ObservedGroup]:
+def observe(
+    request: Request, group: str | None, *, at_once: bool = False, asked_for: bool = False
+) -> list[ObservedGroup]:
     """Look at the project's groups that were not looked at for ``observe_interval``, or at one
-    group; ``at_once``: whenever it was looked at last.
+    group; ``at_once``: whenever it was looked at last. ``asked_for``: so too, and whenever it was
+    repaired last, because an operator names the group.
 
-    Returns the groups that have changed or are to be healed. Raises UnknownGroup, and CloudError
-    where the request cannot be authenticated.
+    Returns the groups that have changed or are to be healed, and if ``asked_for`` each that has a
+    flaw, with why nothing is started. Raises UnknownGroup, and CloudError where the request cannot
+    be authenticated.
     """
     database = request.store
     group_id = group_snapshot(request, group).state.id if group else None
-    interval = 0.0 if at_once else request.runtime.settings.observe_interval * _DUE
+    interval = 0.0 if at_once or asked_for else request.runtime.settings.observe_interval * _DUE
     # What is listed is as old as the round: nothing that was done since can be judged by it.
     begun, due = database.reading(lambda tx: (tx.now(), observations.due(tx, interval, group_id)))
     if not due:
@@ -178,9 +183,9 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
             if begun - before > fresh:  # before the new look hides when the last one was
                 store_changes(request, [each], {})
             looked_at[each] = before
-            if _is_as_before(*found):
+            if not asked_for and _is_as_before(*found):
                 as_before.append(found[0])
-            elif row := database.atomically(partial(_save, *found, begun)):
+            elif row := database.atomically(partial(_save, *found, begun, asked_for)):
                 rows.append(row)
     finally:
         keep()  # also if a later group could not be looked at
@@ -525,6 +530,7 @@ def _save(
     seen: Observation,
     memory: ObservationMemory,
     begun: float,
+    asked_for: bool,
     tx: ProjectTransaction,
 ) -> ObservedGroup | None:
     """Keep what was seen, unless the group got another goal: then it may be inconsistent. Nor does
@@ -551,9 +557,12 @@ def _save(
     if kind is not None and changed:
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory = replace(memory, told=seen.service)
-    heal, memory = _heal(facts, seen, memory, tx) if facts.at_rest else (None, memory)
+    heal, why_not, memory = _heal(facts, seen, memory, asked_for, tx)
     observations.save(tx, known.id, seen, memory, begun)
-    if heal is None and not changed:
+    if asked_for and seen.service not in (Service.SERVING, Service.OUT_OF_SERVICE):
+        follows = f"{heal['workflow']} is started" if heal else f"nothing is started: {why_not}"
+        sentence = f"{sentence}; {follows}"
+    elif heal is None and not changed:
         return None
     return {
         "group": known.name,
@@ -573,22 +582,40 @@ def _serves_as_before(facts: _ObservedGroup, tx: ProjectTransaction) -> bool:
 
 
 def _heal(
-    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
-) -> tuple[Heal | None, ObservationMemory]:
-    """Return the workflow that the group's policy asks for, and the memory: the pause after a
-    repair begins with it. A pause or a maintenance of the group holds it back, and so does its
-    limit of moves in an hour."""
-    group, again = facts.group, None
-    if group.heal == "report" or suspensions.is_suspended(tx, facts.state.id):
-        return None, memory
+    facts: _ObservedGroup,
+    seen: Observation,
+    memory: ObservationMemory,
+    asked_for: bool,
+    tx: ProjectTransaction,
+) -> tuple[Heal | None, str, ObservationMemory]:
+    """Return the workflow that the group's policy asks for, else why there is none, and the memory:
+    the pause after a repair begins with it. Each look asks for it as long as the flaw is there."""
+    name, policy = quote(facts.state.name), facts.group.heal
+    if not facts.at_rest:
+        return None, "a failover is under way", memory
+    if policy == "report":
+        return None, "the group file says heal: report", memory
+    if suspensions.is_suspended(tx, facts.state.id):
+        ends = f"failover resume {name}, or failover maintenance off {name}"
+        return None, f"a pause or a maintenance holds it back (it ends with {ends})", memory
+    may = asked_for or tx.now() >= memory.repair_after
+    again, why = None, f"nothing of this is repaired by itself (see failover doctor {name})"
     if not facts.reached:
-        again = _continuation(facts, seen, memory, tx)
+        again = _continuation(facts, seen, tx) if may else None
+        why = f"the last failover did not end well (see failover status {name})"
     elif seen.service is Service.DEGRADED:
-        again = _repair(facts, seen, memory, tx)
+        again = _repair(facts, seen, tx) if may else None
+    elif seen.service is Service.UNKNOWN:
+        why = "what cannot be checked is not repaired"
     if again is not None:
-        return again, replace(memory, repair_after=tx.now() + REPAIR_AGAIN)
-    down = seen.service is Service.DOWN and group.heal == "failover"
-    return _loss(facts, seen) if down else None, memory
+        return again, "", replace(memory, repair_after=tx.now() + REPAIR_AGAIN)
+    if seen.service is not Service.DOWN:
+        return None, why, memory
+    if policy == "failover":
+        return _loss(facts, seen), why, memory
+    if facts.reached:
+        why = f"the group file says heal: {policy}, which starts no failover"
+    return None, why, memory
 
 
 def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
@@ -610,11 +637,9 @@ def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
     return None
 
 
-def _repair(
-    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
-) -> Heal | None:
+def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) -> Heal | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
-    the roles are named. A failed repair is tried again after a while."""
+    the roles are named. So no limit of moves counts."""
     repairable = {name for name, each in facts.group.types.items() if each.repairable}
     drifted = {
         each.name: each.observed.why
@@ -622,8 +647,6 @@ def _repair(
         if each.type in repairable and each.observed.presence is Presence.CHANGED
     }
     if not drifted:
-        return None
-    if not _may_begin(facts, memory, tx):
         return None
     for record in tx.records(facts.state.id):
         if (
@@ -638,9 +661,7 @@ def _repair(
     return _same_goal(facts, f"drift observed, to be repaired: {said}", stay=True)
 
 
-def _continuation(
-    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
-) -> Heal | None:
+def _continuation(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) -> Heal | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
     If no order named the target, another one may be chosen when it goes down again. Not if only the
@@ -653,20 +674,15 @@ def _continuation(
         return None
     waited = next((each for each in facts.records if each.id == step["resource_id"]), None)
     well = {each.name for each in seen.members if each.why_not is None}
-    if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
+    if waited is None or waited.member not in well:
+        return None
+    if views.traversals_since(tx, facts.state.id, tx.now() - HOUR) >= facts.group.limits.per_hour:
         return None
     return _same_goal(
         facts,
         f"observed: {waited.member} can take {waited.name} now",
         stay=incidents.is_pinned(tx, traversal.incident_id),
     )
-
-
-def _may_begin(facts: _ObservedGroup, memory: ObservationMemory, tx: ProjectTransaction) -> bool:
-    """Return whether the group's limit and the pause after the last repair allow another one."""
-    now = tx.now()
-    lately = views.traversals_since(tx, facts.state.id, now - HOUR)
-    return lately < facts.group.limits.per_hour and now >= memory.repair_after
 
 
 def _same_goal(facts: _ObservedGroup, because: str, *, stay: bool) -> Heal:

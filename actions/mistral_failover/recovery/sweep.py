@@ -124,7 +124,7 @@ def sweep(request: Request, group: str | None) -> Swept:
     told: list[SentEvent] = []
     if not chains:
         with part("observation"):  # of a group that an operator names, at once
-            observed = observe.observe(request, group, at_once=group is not None)
+            observed = observe.observe(request, group, asked_for=group is not None)
     with part("events"):
         told = _told(request, group_id, unable, urgent=bool(chains))
     if group is None and not chains:

@@ -20,6 +20,11 @@ from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 
+_AGAIN = (
+    "give it again: failover group update FILE, or failover group create FILE if there is no such "
+    "group yet"
+)
+
 
 def patch_template(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """PATCH the stack to the chosen template and follow the update to its end; refuse it if it
@@ -41,7 +46,7 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
         raise ActionError(
             "INVALID_DOCUMENT",
             f"there is no template {name}; there are: {known}",
-            "Correct use or templates in the group file, and run: failover group update FILE.",
+            f"Correct use or templates in the group file, and {_AGAIN}.",
         )
     try:
         return load_yaml_1_1(templates[name], f"template {name}")
@@ -49,7 +54,7 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
         raise ActionError(
             "INVALID_DOCUMENT",
             f"template {name} cannot be read: {error.message}",
-            "Correct it in the group file, and run: failover group update FILE.",
+            f"Correct it in the group file, and {_AGAIN}.",
         ) from None
 
 
