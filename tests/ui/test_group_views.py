@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.reports.advice import Advice
+from mistral_failover.model.remedies import Advice
 from mistral_failover.ui.group import MOST, group_view, verdict
 from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level

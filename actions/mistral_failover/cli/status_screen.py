@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.observation import Service
+from mistral_failover.model.remedies import Advice
 from mistral_failover.model.text import counted
-from mistral_failover.reports.advice import Advice, advice, in_service
+from mistral_failover.reports.advice import advice, in_service
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.groups.failed_step import FailedStep

@@ -16,8 +16,8 @@ from typing import Literal, TypeVar
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.model import remedies
 from mistral_failover.model.remedies import Need
-from mistral_failover.reports import advice
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -98,7 +98,7 @@ class ExaminedGroup:
 
     def advised(self, *needed: Need) -> str:
         """Return the commands of remedies, in the order in which they are typed."""
-        return advice.sentence(needed, self.name)
+        return remedies.sentence(needed, self.name)
 
     @property
     def out_of_service(self) -> bool:

@@ -413,6 +413,45 @@ def command(code: str, group: str, **fields: str | Iterable[str]) -> str:
     return need(code, **fields).command(group)
 
 
+@dataclass(frozen=True)
+class Advice:
+    """A command that helps: ``condition``, when to run it, and ``note``, what it does; both may be
+    empty. ``optional``: the commands before it lead out without it."""
+
+    command: str
+    condition: str = ""
+    note: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        before = f"{self.condition}: " if self.condition else ""
+        return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
+
+
+def commands(needed: Iterable[Need], group: str) -> list[Advice]:
+    """Return the commands of remedies for a group."""
+    return [
+        Advice(
+            each.command(group),
+            each.words(each.remedy.when, group),
+            each.words(each.remedy.note, group),
+            each.remedy.optional,
+        )
+        for each in needed
+    ]
+
+
+def sentence(needed: Iterable[Need], group: str) -> str:
+    """Return the commands of remedies in one line of text."""
+    words = ""
+    for each in commands(needed, group):
+        condition = each.condition if words else each.condition[:1].upper() + each.condition[1:]
+        said = f"{condition}: {each.command}" if condition else each.command
+        between = "; " if each.optional else "; then "
+        words += f"{between if words else ''}{said}"
+    return words
+
+
 def _typed(name: str, value: Value) -> str:
     """Return a value as it is typed: several are the option ``--NAME`` each."""
     if isinstance(value, str):

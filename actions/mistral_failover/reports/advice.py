@@ -8,58 +8,18 @@ This module sends no requests. Commands load it, so it needs nothing of the acti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.observation import Condition, Service
-from mistral_failover.model.remedies import Need, NeedDocument, need
+from mistral_failover.model.remedies import Advice, Need, NeedDocument, commands, need
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.reports.documents import GroupReport, StatusReport
 
 
-@dataclass(frozen=True)
-class Advice:
-    """A command that helps: ``condition``, when to run it, and ``note``, what it does; both may be
-    empty. ``optional``: the commands before it lead out without it."""
-
-    command: str
-    condition: str = ""
-    note: str = ""
-    optional: bool = False
-
-    def __str__(self) -> str:
-        before = f"{self.condition}: " if self.condition else ""
-        return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
-
-
 def advice(status: StatusReport) -> list[Advice]:
     """Return the commands that help a group, in the order in which they are typed."""
     return commands(needs(status), status["group"])
-
-
-def commands(needed: Iterable[Need], group: str) -> list[Advice]:
-    """Return the commands of remedies for a group."""
-    return [
-        Advice(
-            each.command(group),
-            each.words(each.remedy.when, group),
-            each.words(each.remedy.note, group),
-            each.remedy.optional,
-        )
-        for each in needed
-    ]
-
-
-def sentence(needed: Iterable[Need], group: str) -> str:
-    """Return the commands of remedies in one line of text."""
-    words = ""
-    for each in commands(needed, group):
-        condition = each.condition if words else each.condition[:1].upper() + each.condition[1:]
-        said = f"{condition}: {each.command}" if condition else each.command
-        between = "; " if each.optional else "; then "
-        words += f"{between if words else ''}{said}"
-    return words
 
 
 def in_service(status: GroupReport) -> bool:

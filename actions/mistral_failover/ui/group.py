@@ -13,8 +13,9 @@ from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.status_screen import moment, place
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Condition, Service
+from mistral_failover.model.remedies import Advice
 from mistral_failover.model.text import counted, first_words
-from mistral_failover.reports.advice import Advice, advice, in_service
+from mistral_failover.reports.advice import advice, in_service
 from mistral_failover.ui.levels import Level, of_decision, of_service, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions

@@ -19,6 +19,7 @@ from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.candidates import asks_nova
 from mistral_failover.groups.snapshot import GroupSnapshot
+from mistral_failover.model import remedies
 from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
@@ -175,12 +176,11 @@ def _givers(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
         server = servers.get(member)
         state = server_state(cloud, server) if server else None
         if state is not None and state.freeing:
-            ways = "; then ".join(each.command(case.name) for each in state.freeing)
             yield risk(
                 "SERVER_BUSY",
                 f"{member} gives up a role, and Nova neither stops its server nor takes anything "
                 f"from it while it is {state}",
-                f"To end that: {ways}. Until then it waits.",
+                f"{remedies.sentence(state.freeing, case.name)}. Until then it waits.",
             )
 
 
