@@ -67,6 +67,7 @@ _READ = (
     ("/os-availability-zone", "availabilityZoneInfo", _ROWS, ("zoneName",)),
     ("/limits", "limits", _ROW, ("absolute",)),
     ("/flavors", "flavors", _ROWS, ("id", "name")),
+    ("/images", "images", _ROWS, ("id",)),
     ("/images/(?P<id>[^/]+)", "image", _ROW, ("id", "status")),
     # Cinder
     ("/volumes(/detail)?", "volumes", _ROWS, ("id",)),
