@@ -279,7 +279,8 @@ def test_a_server_without_a_fault_is_told_nothing(options: Options) -> None:
     [
         ("2.50", {"the rung delete needs 2.51 (events)", "the rung host_power needs 2.53"}),
         ("2.52", {"the rung host_power needs 2.53", "the rung storage needs 2.53"}),
-        ("2.53", set()),
+        ("2.53", {"the way evacuate needs 2.95"}),
+        ("2.95", set()),
     ],
 )
 def test_what_rungs_and_volumes_need_and_the_cloud_does_not_offer_is_a_warning(
