@@ -42,7 +42,7 @@ from mistral_failover.fault_points import reach
 
 ANOTHER = (
     "Name a volume resource of the stack, or an existing volume's id, in the group file, then: "
-    "failover group update FILE, or failover group create FILE if there is no such group yet"
+    "failover group create FILE, or, if there is the group already: failover group update FILE"
 )
 """The remedy for a volume that does not exist, or not any more."""
 MULTIATTACH = Field("Cinder", "multiattach")
