@@ -137,8 +137,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
 
     The server is the recorded one, not the member's present one. If its host is down, the server
     may be evacuated or deleted, provided the user allowed it and a fence proves it off. An agent's
-    confirmation
-    that it quiesced is not enough, because the guest is alive.
+    confirmation that it quiesced is not enough, because the guest is alive.
     """
     server_id = recorded_server(operation)
     proof = fence_proof(operation)
