@@ -6,8 +6,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from mistral_failover.groups.failed_step import FailedStep
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import Verb, installed_types
+from mistral_failover.reports.documents import ServiceState
 from mistral_failover.ui.action_client import ActionFailed
 
 NOW = 1_800_000_000.0
@@ -112,6 +114,43 @@ MOVING = [
 ]
 
 
+def service(word: str = "SERVING", *reasons: str, **more: Any) -> dict[str, Any]:
+    """Whether a group serves, for seven minutes, in an answer of failover.status."""
+    seen: ServiceState = {
+        "status": word,
+        "since": NOW - 420,
+        "reasons": list(reasons),
+        "seen_at": NOW - 12,
+        "gone": [],
+        "another_stack": False,
+        "stack_gone": False,
+        "needs": [],
+        "explained": True,
+        "standbys": [],
+        "cold": False,
+    }
+    return {**seen, **more}
+
+
+def unproven(**more: Any) -> dict[str, Any]:
+    """The failed step of a group whose fence proved nothing, in an answer of failover.status."""
+    step: FailedStep = {
+        "resource": "fence:db_a",
+        "what": "Fence db_a",
+        "code": "FENCE_UNPROVEN",
+        "message": "it is not proven that db_a has stopped writing",
+        "remedy": "",
+        "needs": [],
+        "tried": [
+            {"what": "stop", "found": "Nova does not answer", "at": NOW - 20},
+            {"what": "confirm", "found": "no operator has confirmed it yet", "at": NOW - 9},
+        ],
+        "since": NOW - 420,
+        "again_at": NOW + 30,
+    }
+    return {**step, **more}
+
+
 def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
     """An answer of failover.status about a group that stands so."""
     under_way = word in ("IN_PROGRESS", "BLOCKED")
@@ -164,19 +203,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "pause": None,
         "maintenance": None,
         "vacant": [],
-        "service": {
-            "status": "SERVING",
-            "since": NOW - 30,
-            "reasons": [],
-            "seen_at": NOW - 12,
-            "gone": [],
-            "another_stack": False,
-            "stack_gone": False,
-            "needs": [],
-            "explained": True,
-            "standbys": [],
-            "cold": False,
-        },
+        "service": service(),
         "now": NOW,
         **more,
     }

@@ -11,21 +11,12 @@ from mistral_failover.model.remedies import Advice
 from mistral_failover.ui.group import MOST, group_view, verdict
 from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
-from support.ui_answers import NOW, held, member, overview, status
+from support.ui_answers import NOW, held, member, overview, service, status, unproven
 
 DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
-SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
-SERVICE |= {
-    "seen_at": NOW,
-    "standbys": [],
-    "cold": False,
-    "another_stack": False,
-    "stack_gone": False,
-    "needs": [],
-    "explained": False,
-}
+SERVICE = service("DOWN", "its server is gone", since=NOW - 61, gone=["db_b"], explained=False)
 CHAIN = {"workflow": "acme.failover", "stage": "activate", "remedy": "failover sweep payments"}
 CHAIN |= {"sentence": "its chain ended with ERROR before it opened the stage activate"}
 OPENING = CHAIN | {"sentence": "waits for its chain to open the stage activate", "remedy": ""}
@@ -34,19 +25,7 @@ WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
 
 
 GONE = "its volume data is attached to a server that no record of the group names, and nothing else"
-TRIED = [
-    {"what": "stop", "found": "Nova does not answer", "at": NOW - 20},
-    {"what": "confirm", "found": "no operator has confirmed it yet", "at": NOW - 9},
-]
-UNPROVEN = {
-    "resource": "fence:db_a",
-    "what": "Fence db_a",
-    "code": "FENCE_UNPROVEN",
-    "message": "it is not proven that db_a has stopped writing",
-    "remedy": "",
-    "needs": [],
-    "tried": TRIED,
-}
+UNPROVEN = unproven()
 REMEDY = {
     "resource": "fence:db_a",
     "member": "db_a",
@@ -147,7 +126,7 @@ def test_what_was_tried_for_a_proof_is_a_list_of_rungs_with_what_each_saw_and_wh
 
     assert "db_a" in found.sentence
     assert [(each.what, each.found) for each in found.findings] == [
-        (each["what"], each["found"]) for each in TRIED
+        (each["what"], each["found"]) for each in UNPROVEN["tried"]
     ]
     assert all(each.at for each in found.findings)
 

@@ -28,6 +28,7 @@ from support.ui_answers import (
     move,
     overview,
     plan,
+    service,
     status,
     traversal,
     under_way,
@@ -46,19 +47,7 @@ READ += [f"/order?what={place}-lost&{place}={quote(HOSTILE)}" for place in ("hos
 READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
 AT_REST = {
     f"/group?name=payments&rest={word}": status(
-        service={
-            "status": word,
-            "since": 1.0,
-            "reasons": ["the server of db_b is ERROR", "its volume is gone"],
-            "seen_at": 2.0,
-            "gone": ["db_b"],
-            "another_stack": False,
-            "stack_gone": False,
-            "needs": [],
-            "explained": True,
-            "standbys": [],
-            "cold": False,
-        }
+        service=service(word, "the server of db_b is ERROR", "its volume is gone", gone=["db_b"])
     )
     for word in (Service.DOWN, Service.DEGRADED, Service.UNKNOWN)
 }

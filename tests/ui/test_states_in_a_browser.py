@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.model.remedies import need
 from support.browser import Tab
 from support.ui_answers import (
     MOVING,
@@ -22,10 +23,12 @@ from support.ui_answers import (
     operation,
     overview,
     resource,
+    service,
     status,
     step_ahead,
     traversal,
     under_way,
+    unproven,
 )
 from ui.conftest import Opened
 
@@ -34,22 +37,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 SCREENS = {"desk": (1280, 800), "phone": (390, 844)}
 GROUP = "/group?name=payments"
 LOST = {"lost": ["db_a"], "resources": MOVING}
-
-
-def service(word: str, *reasons: str, **more: Any) -> dict[str, Any]:
-    """Whether a group serves, for seven minutes."""
-    return {
-        "status": word,
-        "since": NOW - 420,
-        "reasons": list(reasons),
-        "seen_at": NOW - 12,
-        "gone": [],
-        "standbys": ["db_a"],
-        "cold": False,
-        "another_stack": False,
-        "stack_gone": False,
-        **more,
-    }
 
 
 FENCING = operation("create", "fence:db_a", "fence", None, "fence", 0, None)
@@ -64,13 +51,8 @@ TO_COME = [
 ]
 RUNNING = {"status": "IN_PROGRESS", "ended_at": None, "last_failover": 8.2}
 DOING = under_way("Attach data to db_b", 1.6)
-UNPROVEN = {
-    "resource": "fence:db_a",
-    "what": "Fence db_a",
-    "code": "FENCE_UNPROVEN",
-    "message": "it is not proven that db_a has stopped writing",
-    "remedy": "",
-    "tried": [
+UNPROVEN = unproven(
+    tried=[
         {"what": "quiesce", "found": "db_a did not answer within 10 s", "at": NOW - 410},
         {
             "what": "stop",
@@ -79,8 +61,8 @@ UNPROVEN = {
         },
         {"what": "host_power", "found": "compute-1: no answer of its board", "at": NOW - 380},
         {"what": "confirm", "found": "no operator has confirmed it yet", "at": NOW - 380},
-    ],
-}
+    ]
+)
 REMEDY = {
     "resource": "fence:db_a",
     "member": "db_a",
@@ -94,6 +76,7 @@ HELD_BY_DB_A = [
     resource("data", "volume_attachment", "db_b", "INIT_COMPLETE"),
     resource("database", "activation", "db_b", "INIT_COMPLETE"),
 ]
+MOVE = need("MOVE", lost=["db_b"]).document()
 WHY_DOWN = "active is on db_b, but its server is SHUTOFF"
 WHY_UNKNOWN = "active is on db_b, but its server is ACTIVE (host DOWN): the guest may be running"
 FLEET = [
@@ -163,7 +146,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
         GROUP,
         {
             "status": status(
-                service=service("DOWN", WHY_DOWN, gone=["db_b"]),
+                service=service("DOWN", WHY_DOWN, gone=["db_b"], needs=[MOVE]),
                 members=[
                     member("db_a", "dbaab98b", condition="hung", why="no heartbeat for 95 s"),
                     member("db_b", "da1ce15d", condition="stopped", why="its server is SHUTOFF"),
@@ -192,7 +175,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
         GROUP,
         {
             "status": status(
-                service=service("UNKNOWN", WHY_UNKNOWN),
+                service=service("UNKNOWN", WHY_UNKNOWN, explained=False),
                 members=[
                     member("db_a", "dbaab98b"),
                     member("db_b", "da1ce15d", condition="unreachable", why="its host is down"),
