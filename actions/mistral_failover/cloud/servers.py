@@ -408,7 +408,8 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
         begun = max((_began(each) for each in actions if each["action"] == "evacuate"), default=0.0)
         if begun >= fenced_at - _SKEW:
             repeats.answered()
-            if seen.task_state is not None:
+            # Nova may show it SHUTOFF before it has its power state there.
+            if seen.task_state is not None or (seen.status == "SHUTOFF" and not seen.off):
                 return ProbeResult(f"it is {seen}")
             there = seen.off or (seen.status == "ACTIVE" and begun >= fenced_at - _WHOLE)
             words = f"Nova has evacuated server {server_id}, and shows it {seen}"

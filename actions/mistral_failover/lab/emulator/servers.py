@@ -250,12 +250,23 @@ def _evacuated(
         server.host = target
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachment.host = target
-        set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
-        if not stays_off:
+        if stays_off:
+            # Its state comes first: for a while Nova still has the power state of the old host.
+            set_state(server, "SHUTOFF", "stopped", RUNNING)
+            emulation.later("stop", "server.arrived_off", server_id=server_id)
+        else:
             set_state(server, "ACTIVE", "active", RUNNING)
             ports.bind(emulation, server)
             guests.boot(emulation, server)
         end_operation(emulation, operation)
+
+
+@transition("server.arrived_off")
+def _arrived_off(emulation: Emulation, server_id: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is not None and server.vm_state == "stopped":
+        server.power_state = SHUTDOWN
+
 
 
 def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
