@@ -421,10 +421,12 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             return ended(seen, "a request to stop it may wait for the dead host, and come later")
         if not repeats.allow():
             return repeats.no_effect_yet(f"it is {seen}")
+        reach("evacuate.before")
         with repeats.sending(f"evacuate server {server_id}"):
             path = url_path("servers", server_id, "action")
             since = EVACUATION.since
             cloud.send("Nova", "POST", path, {"evacuate": {}}, microversion=since)
+        reach("evacuate.after")
         return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "evacuate", server_id, f"server {server_id} to be evacuated", limit)
