@@ -29,6 +29,8 @@ class Replace(Way):
 
     when = "Heat makes another server, on any host, from what the stack's template says"
 
+    does = "Heat makes another server"
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Have Heat replace it."""
         from mistral_failover.cloud import stack_updates
