@@ -23,6 +23,7 @@ from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.resources.restart import start
 from mistral_failover.runtime.process import Runtime
 from support.fencing import AGENT, Machines, clouds_of_an_operator, private, shown_up
+from support.storage import SUSPECT, commands, simulate
 from support.waiting import patiently
 
 ACTIVE = {"get_param": "active"}
@@ -95,6 +96,24 @@ def boards(
         emulated.client.fault("host", host.name, "revive")
         state.database.atomically(partial(shown_up, host=host.name))
     machines.stop()
+
+
+@pytest.fixture
+def ceph(
+    emulated: EmulatedCloud,
+    state: Runtime,
+    clouds: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
+    """The hosts' storage is a simulated Ceph cluster that can block them."""
+    file = tmp_path / "fence-devices.yaml"
+    monkeypatch.setattr(state, "settings", replace(state.settings, fence_devices_file=str(file)))
+    document = {"projects": ["*"], "cloud": "operator", "hosts": {}, "ceph": commands(tmp_path)}
+    private(file, json.dumps(document))
+    yield tmp_path
+    for host in emulated.emulation.state.hosts:
+        emulated.client.fault("host", host, "revive")
 
 
 @pytest.fixture
@@ -184,6 +203,27 @@ def test_what_blocks_says_why_it_was_not_evacuated(single: Callable[..., Any]) -
 
     run.assert_failed_with("BLOCKED")
     assert "It was not evacuated: " in group.status()["reason"]
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_member_that_its_storage_has_cut_off_is_evacuated_too(
+    single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path
+) -> None:
+    group = single(ASKS, fence=[{"kind": "storage", "limit": 10}])
+    group.emulation = emulated.emulation
+    former, home = group.server("db_a"), place(group)
+    volume = group.cloud.resources(group.name)["data_volume"]["physical_resource_id"]
+    simulate(ceph, {f"volumes/volume-{volume}": [SUSPECT]})
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
+
+    assert group.server("db_a") == former
+    assert place(group) != home
+    assert evacuations(group) == 1
+    assert json.loads((ceph / "ceph.conf").read_text("utf-8"))["blocklist"] == [SUSPECT]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert [each["found"] for each in group.status()["restarts"]] == ["evacuate"]
+    assert group.cloud.violations() == []
 
 
 @pytest.mark.usefixtures("administrator")
