@@ -205,6 +205,23 @@ def test_what_blocks_says_why_it_was_not_evacuated(single: Callable[..., Any]) -
     assert "It was not evacuated: " in group.status()["reason"]
 
 
+@pytest.mark.usefixtures("administrator", "boards")
+def test_an_evacuation_that_finds_no_host_is_named(
+    single: Callable[..., Any], emulated: EmulatedCloud
+) -> None:
+    group = single()
+    group.emulation = emulated.emulation
+    alarm, home = group.fails("power_off"), place(group)
+    for host in emulated.emulation.state.hosts:
+        if host != home:
+            group.cloud.fault("host", host, "compute_down")
+
+    patiently(group, "on_alarm", **alarm).assert_failed_with("BLOCKED")
+
+    assert evacuations(group) == 1
+    assert "It was not evacuated: Nova was asked to evacuate server" in group.status()["reason"]
+
+
 @pytest.mark.usefixtures("administrator")
 def test_a_member_that_its_storage_has_cut_off_is_evacuated_too(
     single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path

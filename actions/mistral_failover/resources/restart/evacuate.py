@@ -145,13 +145,14 @@ def before_release(
 
 @contextmanager
 def says_why_not(observed: str) -> Iterator[None]:
-    """Let an error about a host that is down say why its server was not evacuated."""
+    """Let an error that waits for an operator say why the server was not evacuated: its host is
+    down, or Nova has it in ERROR since it tried."""
     from mistral_failover.cloud.errors import CloudError
 
     try:
         yield
     except CloudError as error:
-        if error.code == "HOST_DOWN" and observed:
+        if error.blocked and observed:
             error.message += f". It was not evacuated: {observed}"
         raise
 
