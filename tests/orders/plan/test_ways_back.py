@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan tells how a lost member comes back: by which ways, after which proof, and how long each took
-before."""
+"""A plan tells how a lost member comes back: by which ways, after which proof, and how long each
+took before."""
 
 from __future__ import annotations
 

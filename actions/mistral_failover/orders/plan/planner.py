@@ -69,8 +69,8 @@ def plan(request: Request, group: str, asked: Order) -> PlanDocument:
 
     Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
     ``goal``, ``roles``, ``lost``, ``steps`` (see ``steps.steps``), ``parallel`` (their numbers,
-    wave by wave), ``fences``, ``ways_back``, ``risks``, ``seconds`` (the expected total, or null), ``expires_at``,
-    ``changed`` (empty). Raises what the verb itself raises.
+    wave by wave), ``fences``, ``ways_back``, ``risks``, ``seconds`` (the expected total, or null),
+    ``expires_at``, ``changed`` (empty). Raises what the verb itself raises.
     """
     snapshot = group_snapshot(request, group)
     try:
