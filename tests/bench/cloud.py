@@ -181,9 +181,7 @@ class Replaced(Started):
 class OfHeat(Way):
     """A way of Heat's own, timed by what its stack shows."""
 
-    def timed(
-        self, measured: Measured, act: Callable[[], Any], server: Callable[[], str]
-    ) -> None:
+    def timed(self, measured: Measured, act: Callable[[], Any], server: Callable[[], str]) -> None:
         """Time from an act to the end of the stack's update; ``server``: the one that is to have
         the volumes, empty while it is not known."""
         volumes = self.demo.outputs(self.name)["volumes"]

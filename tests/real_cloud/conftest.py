@@ -103,9 +103,7 @@ def protect(
         audited.watch(tenant, name)
         tenant.create_stack(
             name,
-            templates.protected(
-                template, volumes=volumes, also=also, workflow=workflow, **group
-            ),
+            templates.protected(template, volumes=volumes, also=also, workflow=workflow, **group),
             alarm_path=path,
             heat_url=where.url("heat-api") + "/v1",
         )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +25,9 @@ def name(demo: Tenant, audited: CloudAudit) -> Iterator[str]:
     name = f"pet-{os.getpid()}"
     audited.watch(demo, name)
     group = yaml.safe_load(GROUP.read_text("utf-8"))
-    group |= {"stack": name, "limits": {"cooldown": 0, "per_hour": 1000}}
+    version = str(group["failover_template_version"])  # YAML takes it for a date
+    group |= {"failover_template_version": version, "stack": name}
+    group["limits"] = {"cooldown": 0, "per_hour": 1000}
     group["members"] |= {"restart": ["replace"]}
     demo.create_stack(name, STACK.read_text("utf-8"))
     demo.action("failover.define", definition=group, name=name)
@@ -43,7 +44,7 @@ def parts(demo: Tenant, name: str) -> dict[str, str]:
     return {row.name: str(row.physical_resource_id) for row in found}
 
 
-def address(demo: Tenant, server: str) -> Any:
+def address(demo: Tenant, server: str) -> list[str]:
     """The addresses that Nova shows of a server."""
     return [
         row["addr"]
