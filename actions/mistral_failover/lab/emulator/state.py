@@ -195,6 +195,10 @@ CONFIG: dict[str, Any] = {
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
     "gone": [],  # flavors, by name, and images that were deleted
+    # Keystone's catalog. Endpoints by service type, with {url} and {project}; None: none.
+    "endpoints": {},
+    "interfaces": ["public", "internal", "admin"],
+    "region": "RegionOne",
     "resource_registry": {},  # Heat's environment_dir: what is behind resource types
 }
 """What the operator of the cloud has configured, with the services' own defaults but for the quota,
