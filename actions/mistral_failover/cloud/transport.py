@@ -474,10 +474,9 @@ class GuardedSession(Session):
         chosen = auth or self.auth
         if isinstance(error, keystone.CatalogException) and isinstance(chosen, BaseIdentityPlugin):
             catalog = chosen.get_access(self).service_catalog
-            rows = catalog.get_endpoints(service_type=wanted.get("service_type")).values()
-            found = {
-                str(row.get("region_id") or row.get("region")) for each in rows for row in each
-            }
+            listed = catalog.get_endpoints(service_type=wanted.get("service_type"))
+            rows = [row for each in listed.values() for row in each if row is not None]
+            found = {str(row.get("region_id") or row.get("region")) for row in rows}
             error.failover_regions = sorted(found - {wanted.get("region_name")})  # type: ignore[attr-defined]
 
     def explained(

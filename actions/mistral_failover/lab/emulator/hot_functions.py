@@ -149,8 +149,8 @@ def _list_join(argument: Any, scope: Scope) -> str:
 
 
 def _str_split(argument: Any, scope: Scope) -> Any:
-    delimiter, words, *index = resolve(argument, scope)
-    parts = str(words).split(delimiter)
+    delimiter, joined, *index = resolve(argument, scope)
+    parts = str(joined).split(delimiter)
     return parts[int(index[0])] if index else parts
 
 
