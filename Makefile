@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests test-releases test-release agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -119,6 +119,18 @@ test-package: $(STAMP)
 	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
+
+# The package in the Mistral of each release, at that release's upper constraints and at our lower
+# bounds: some three minutes each. It needs pyenv's or Debian's Pythons, mariadbd and RabbitMQ.
+test-releases: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
+
+# In one of them: RELEASE=2024.2, or another one, or "lowest".
+RELEASE ?= 2024.2
+test-release: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 -k '$(RELEASE)' --durations=5
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
