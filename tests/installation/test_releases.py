@@ -83,23 +83,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module", params=CASES)
-def site(
-    request: pytest.FixtureRequest,
-    built: tuple[Path, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Site:
+def site(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Site:
     """The environment of a release, made by uv."""
     release = CASES[request.param]
     python = guests.interpreters().get(release.python)
     if python is None:
         pytest.skip(f"needs Python {release.python}")
     package, agent = built
-    folder = tmp_path_factory.mktemp(f"mistral-{release.openstack}") / "venv"
-    pinned = pins(release) | (lower_bounds() if request.param == LOWEST else {})
-    constraints = folder.with_name("constraints.txt")
+    # On the disk of uv's cache, whose files it links.
+    folder = ROOT / "build" / "releases" / request.param
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    pinned = pins(release)
+    if request.param == LOWEST:
+        # An old version may need an older one of what only it needs.
+        pinned = {k: v.replace("==", "<=") for k, v in pinned.items()} | lower_bounds()
+    constraints = folder.with_suffix(".txt")
     constraints.write_text("\n".join(pinned.values()), "utf-8")
     uv = (sys.executable, "-m", "uv")
-    subprocess.run([*uv, "venv", "--quiet", "--python", python, folder], check=True)
+    subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
     wanted = [
         f"mistral=={release.mistral}",
         f"mistral-failover[mysql] @ {package.as_uri()}",
@@ -107,7 +108,7 @@ def site(
         *DRILL,
     ]
     if "setuptools" in pinned:
-        wanted.append(pinned["setuptools"])
+        wanted.append("setuptools")
     install = [*uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
     subprocess.run([*install, "--constraints", constraints, *wanted], check=True)
     return Site(release, folder)
