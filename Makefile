@@ -121,7 +121,7 @@ test-package: $(STAMP)
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
 
 # The package in the Mistral of each release, at that release's upper constraints and at our lower
-# bounds: some three minutes each. It needs pyenv's or Debian's Pythons, mariadbd and RabbitMQ.
+# bounds: some three minutes each. It needs pyenv's or Debian's Pythons, and mariadbd.
 test-releases: $(STAMP)
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
