@@ -97,7 +97,7 @@ def site(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Site:
     if request.param == LOWEST:
         # An old version may need an older one of what only it needs.
         pinned = {k: v.replace("==", "<=") for k, v in pinned.items()} | lower_bounds()
-    constraints = folder.with_suffix(".txt")
+    constraints = folder.with_name(f"{request.param}.txt")
     constraints.write_text("\n".join(pinned.values()), "utf-8")
     uv = (sys.executable, "-m", "uv")
     subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
