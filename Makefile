@@ -12,7 +12,15 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud bench-cloud-short mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test lint docs clean
+.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ui pictures
+.PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
+.PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
+.PHONY: cloud-install cloud-up cloud-down cloud-status
+.PHONY: test-machines test-machines-down test-losses
+.PHONY: machines-install machines-up machines-down machines-soak
+.PHONY: bench bench-cloud bench-cloud-short bench-machines
+.PHONY: wheels agent-deb agent-rpm agent-zipapp
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -119,6 +127,18 @@ test-package: $(STAMP)
 	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
+
+# The package in the Mistral of each release, at that release's upper constraints and at our lower
+# bounds: some three minutes each. It needs pyenv's or Debian's Pythons, and mariadbd.
+test-releases: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
+
+# In one of them: RELEASE=2024.2, or another one, or "lowest".
+RELEASE ?= 2024.2
+test-release: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 -k '$(RELEASE)' --durations=5
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
