@@ -228,6 +228,26 @@ def test_a_group_that_waits_names_what_gives_its_only_member_another_server(
     assert group.runs_on() == group.holders() == ["db_a"]
 
 
+def test_what_is_shown_while_an_alarm_waits_gives_a_dead_guest_another_server(
+    protect: Callable[..., Any],
+) -> None:
+    """Nova shows its server as running."""
+    members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    former = group.server("db_a")
+    patiently(group, "on_alarm", **group.fails("crash", "db_a"))
+    group.run("sweep", group=group.name)
+
+    shown = advice(group.status())[0].command
+    assert shown == f"failover replace {group.name} db_a"
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
 @pytest.mark.parametrize("waits", ["admitted", "held"])
 def test_the_order_that_gives_it_another_server_closes_the_alarm(
     protect: Callable[..., Any], waits: str

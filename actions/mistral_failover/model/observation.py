@@ -312,7 +312,7 @@ def judged(
         if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
     flaws += [
-        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs)
+        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs or _of_silent(each, alone))
         for each in holders
         if each.observed.why
     ]
@@ -347,6 +347,27 @@ def _moved(
         fields = {"lost": lost, "recovered": back, "able": back}
         return (*first, need("MOVE_TO_RECOVERED", **fields))
     return (*first, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+
+
+def _of_silent(holder: ObservedMember, alone: bool) -> tuple[Need, ...]:
+    """Return what helps if the guest of a holder may be dead while its server runs: a move, or, if
+    only its agent is, what the doctor says. A move needs a member that can take over."""
+    if holder.condition is not Condition.HUNG or alone:
+        return ()
+    return need("MOVE_SILENT", lost=(holder.name,), silent=holder.name), need("DIAGNOSE")
+
+
+def needs_of_declared(
+    seen: Observation, lost: Collection[str], *, cold: bool
+) -> tuple[Need, ...]:
+    """Return what gives the roles of members that an admitted alarm declares ``lost`` to a member:
+    another server, if no other member can take them, nothing makes one able, and the group waits
+    for one (not ``cold``)."""
+    others = [each for each in seen.members if not each.roles]
+    if cold or any(each.able or each.why_not is None for each in others):
+        return ()
+    holders = [each.name for each in seen.members if each.roles and each.name in lost]
+    return tuple(need("REPLACE", member=name) for name in holders)
 
 
 def unheld(vacant: Iterable[str]) -> Iterator[str]:
