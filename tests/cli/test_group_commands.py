@@ -306,7 +306,7 @@ def test_a_group_is_shown_with_its_file_for_people_and_for_machines(
     assert [member["name"] for member in whole["members"]] == ["db_a", "db_b"]
 
 
-def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
+def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_end_with_it(
     deployment: Any,
 ) -> None:
     deployment.protect("closing")
@@ -321,14 +321,14 @@ def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
     sure = deployment.failover("group", "delete", "closing", "-f", "json", typed="y\n")
 
     assert unsure.returncode == unanswered.returncode == 1
-    assert "what is held for it stays held: 1 alarm" in unsure.stderr
+    assert "it dismisses what is held for it: 1 alarm" in unsure.stderr
     assert "--yes" in unanswered.stderr
     assert sure.returncode == 0, sure.stderr
     told = json.loads(sure.stdout)
     assert told["deleted"].startswith("closing was deleted")
-    (held,) = told["held"]
+    (ended,) = told["dismissed"]
     rows = deployment.shown("alarms")
-    assert [row["group"] for row in rows if row["incident"] == held["incident"]] == [None]
+    assert [row for row in rows if row["incident"] == ended["incident"]] == []
     assert deployment.failover("status", "closing").returncode == 1
 
 
@@ -398,6 +398,6 @@ def test_a_group_is_released_and_what_it_protected_runs_on(deployment: Any) -> N
 
     assert (unsure.returncode, table.returncode) == (1, 0)
     assert "no longer protected" in told["released"]
-    assert told["held"] == []
+    assert told["dismissed"] == []
     assert deployment.cloud.guests() == before
     assert deployment.failover("status", "freed").returncode == 1

@@ -409,8 +409,8 @@ class Delete(Order):
     To end the protection and leave everything running, use 'failover group release'.
 
     It asks for confirmation unless --yes is given. A group that cannot be taken out of service is
-    not deleted: correct the cause and run the command again. Alarms that are held for the group
-    stay held.
+    not deleted: correct the cause and run the command again. Alarms that wait for the group are
+    dismissed.
     """
 
     workflow = REMOVE
@@ -438,7 +438,7 @@ class Delete(Order):
         held = self.run_action("failover.held", group=group, limit=1)["total"]
         question = f"Stop the application of {group}, detach its volumes, and delete the group"
         if held:
-            question += f" (what is held for it stays held: {counted(held, 'alarm')})"
+            question += f" (it dismisses what is held for it: {counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
         facts: dict[str, Any] = {"group": group}
         if status["traversal"] is not None:
@@ -451,9 +451,9 @@ class Delete(Order):
                 )
                 return list(facts), list(facts.values())
         answer = self.run_action("failover.undefine", group=group)
-        facts |= {"deleted": answer["sentence"], "held": answer["held"]}
+        facts |= {"deleted": answer["sentence"], "dismissed": answer["dismissed"]}
         if for_people(parsed_args):
-            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+            facts["dismissed"] = "\n".join(a["sentence"] for a in answer["dismissed"]) or "-"
         return list(facts), list(facts.values())
 
 
@@ -461,8 +461,9 @@ class Release(GroupCommand, ShowOne):
     """End the protection of a group and leave everything as it is.
 
     The application keeps running, volumes stay attached, and nothing in the cloud is changed. The
-    group's definition, goals and history are deleted. Alarms in Aodh stay and are held as alarms of
-    an unknown group: delete them or point them elsewhere. So do trusts and credentials.
+    group's definition, goals and history are deleted. Alarms that wait for it are dismissed. Alarms
+    in Aodh stay, and what they send later is held as alarms of an unknown group: delete them or
+    point them elsewhere. Trusts and credentials stay, too.
 
     It is refused while the group is being changed or a member is lost. It asks for confirmation
     unless --yes is given.
@@ -476,9 +477,9 @@ class Release(GroupCommand, ShowOne):
         question = f"End the protection of {group} and leave everything running"
         base.confirm(question, yes=parsed_args.yes)
         answer = self.run_action("failover.undefine", group=group, release=True)
-        facts = {"released": answer["sentence"], "held": answer["held"]}
+        facts = {"released": answer["sentence"], "dismissed": answer["dismissed"]}
         if for_people(parsed_args):
-            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+            facts["dismissed"] = "\n".join(a["sentence"] for a in answer["dismissed"]) or "-"
         return list(facts), list(facts.values())
 
 
