@@ -332,6 +332,21 @@ def test_a_look_that_ends_late_does_not_replace_a_later_one(
     assert service(serving) == ("SERVING", [])
 
 
+def test_a_group_is_down_since_its_agent_was_last_heard_not_since_the_look(
+    serving: Any, operator: Operator
+) -> None:
+    observe(serving)
+    operator.stop_server(serving.server("db_a"))
+    time.sleep(2.5)
+
+    observe(serving)
+
+    status = serving.status()
+    seen = status["service"]
+    assert seen["status"] == "DOWN"
+    assert seen["since"] <= seen["seen_at"] - 2
+
+
 def test_a_server_that_is_being_rebuilt_does_not_serve(serving: Any, operator: Operator) -> None:
     boot = serving.cloud.set_latency()["boot"]
     serving.cloud.set_latency(boot=60)

@@ -552,15 +552,23 @@ def service_state(
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     reasons = tuple(dict.fromkeys((*known.reasons, *flaws)))
     degraded = Observation(Service.DEGRADED, tuple(map(Flaw, reasons)))
-    return ServiceState(Service.DEGRADED, reasons, _since(engine, degraded, look), seen_at)
+    begun = _since(engine, degraded, look)
+    if about and known.service is Service.SERVING and not engine.stopped:
+        begun = max(min(each.at for each in about), changed or 0.0)
+    return ServiceState(Service.DEGRADED, reasons, begun, seen_at)
 
 
 def _down(
     engine: EngineView, look: Look | None, missing: tuple[str, ...], declared: list[WaitingAlarm]
 ) -> ServiceState:
-    begun = engine.started_at if engine.missing else min(each.at for each in declared)
-    if look is not None and look.service is Service.DOWN:
-        begun = look.since
+    began = [each.at for each in declared]
+    if engine.missing and engine.started_at is not None:
+        began.append(engine.started_at)
+    # A look tells nothing of now if the engine has made all that was gone since then.
+    counts = engine.missing or (look is not None and look.at >= (engine.made_at or 0.0))
+    if look is not None and look.service is Service.DOWN and counts:
+        began.append(look.since)
+    begun = min(began, default=None)
     return ServiceState(Service.DOWN, missing, begun, look.at if look else None)
 
 
