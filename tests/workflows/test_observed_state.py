@@ -687,3 +687,11 @@ def test_a_sweep_says_that_a_pause_or_the_kind_of_flaw_holds_healing_back(
     assert "no member can take over" in left(serving)
     operator.delete_server(serving.server("db_a"))
     assert "heal: repair" in left(serving)
+
+
+def test_a_group_that_is_activated_again_does_not_say_that_it_is_the_first_time(
+    serving: Any,
+) -> None:
+    serving.run("activate_first", group=serving.name).assert_succeeded()
+
+    assert serving.status()["traversal"]["cause"] == "it is brought up as it is defined"
