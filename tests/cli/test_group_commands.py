@@ -95,6 +95,27 @@ def test_each_mistake_of_a_file_is_told_with_its_line_and_no_group_is_made(
     assert deployment.failover("status", misspelt.stem).returncode == 1
 
 
+def test_mistakes_of_the_grammar_and_of_names_are_told_at_once(
+    deployment: Any, misspelt: Path
+) -> None:
+    """What cannot be seen because of another mistake is not told twice."""
+    text = misspelt.read_text(encoding="utf-8")
+    text = text.replace("depends_on: data\n", "dependson: data\n")
+    misspelt.write_text(text + "heel: report\n", encoding="utf-8")
+
+    done = deployment.failover("group", "create", str(misspelt), "--dry-run", "-f", "json")
+
+    found = json.loads(done.stdout)["problems"]
+    assert {(each["line"], each["code"]) for each in found} >= {
+        (line_of(misspelt, "heel"), "INVALID_DOCUMENT"),
+        (line_of(misspelt, "dependson"), "INVALID_DOCUMENT"),
+        (line_of(misspelt, "data_volum"), "NOT_FOUND"),
+        (line_of(misspelt, "pg-stpo"), "UNKNOWN_COMMAND"),
+        (line_of(misspelt, "activ_db"), "UNKNOWN_PARAMETER"),
+    }
+    assert len({(each["field"], each["message"]) for each in found}) == len(found)
+
+
 def test_a_program_gets_each_mistake_with_its_place_code_and_remedy(
     deployment: Any, misspelt: Path
 ) -> None:

@@ -156,7 +156,7 @@ def own_group(server: ServerProcess, name: str, folder: Path) -> None:
     assert made.returncode == 0, made.stderr
     created = server.failover("group", "create", str(file), "-f", "json")
     assert created.returncode == 0, created.stdout + created.stderr
-    assert "allow-list" not in created.stderr
+    assert "have learned: shop-start, shop-stop" in created.stderr
 
 
 def active_on(server: ServerProcess, group: str, member: str) -> bool:
@@ -181,6 +181,20 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
     servers = json.loads(openstack(server, "server", "list", "-f", "json").stdout)
     (web_b,) = [each["ID"] for each in servers if each["Name"].startswith("shop-web_b")]
     assert [each["server_id"] for each in attached] == [web_b]
+
+
+def test_a_command_that_is_misspelt_is_refused_as_on_real_members(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    own_group(server, "misspelt", tmp_path)
+    file = tmp_path / "shop.yaml"
+    file.write_text(file.read_text().replace("shop-stop", "shop-stpo"))
+
+    refused = server.failover("group", "update", str(file))
+
+    assert refused.returncode == 1
+    assert "not offer the command shop-stpo" in refused.stderr
+    assert "There is: shop-start, shop-stop." in refused.stderr
 
 
 def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:

@@ -99,8 +99,9 @@ class Break(Arguments, ShowOne):
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
     """Let the emulated servers of a group's stack run the commands of its activations, which on
-    real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
-    Return whether the cloud is emulated.
+    real members the agent's file allows, and say so. Servers that know one of an activation's
+    commands do not learn the other: it is probably misspelt, and refused as on real members.
+    Nothing happens in a real cloud, or without the stack. Return whether the cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """
@@ -111,21 +112,27 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
 
     from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
-    cloud = EmulatorClient(facts["emulator"])
+    cloud, learned = EmulatorClient(facts["emulator"]), list[str]()
     for name, resource in document["resources"].items():
         properties = resource.get("properties", {})
         if resource["type"] != "activation" or not isinstance(properties.get("stop"), str):
             continue
         devices = any(_is_device(value) for value in properties.values())
         with contextlib.suppress(EmulatorError, requests.RequestException):
-            cloud.add_application(
+            learned += cloud.add_application(
                 f"{name}-{group}",
                 start=properties["start"],
                 stop=properties["stop"],
                 needs_volume=devices,
                 told_only=devices,
                 stack=document["stack"],
+                unless_partly_known=True,
             )
+    if learned:
+        app.stderr.write(
+            f"The emulated agents of {document['stack']} have learned: {', '.join(learned)}. On "
+            "real members the agent's allow-list needs them.\n"
+        )
     return True
 
 

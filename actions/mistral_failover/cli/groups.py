@@ -65,9 +65,10 @@ class _DefinitionCommand(_Bringing):
         """Carry the command out; programs get every problem of a refused file as data."""
         try:
             facts = self.carried_out(parsed_args)
-        except files.DocumentRefused as refused:
+        except files.DocumentRefused as refusal:
+            refused = self._with_the_clouds(refusal)
             if for_people(parsed_args):
-                raise
+                raise refused from None
             self.exit_code = base.FAILED
             problems = [asdict(each) for each in refused.found]
             facts = {"code": "INVALID_DOCUMENT", "problems": problems}
@@ -77,6 +78,27 @@ class _DefinitionCommand(_Bringing):
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Carry the command out; return the facts to show. Raises DocumentRefused."""
         raise NotImplementedError
+
+    def _with_the_clouds(self, refused: files.DocumentRefused) -> files.DocumentRefused:
+        """Return a refusal of a file that was not sent, with what the cloud says of the rest of it,
+        if Mistral answers: all that is wrong is said at once."""
+        given = refused.given
+        if given is None:
+            return refused
+        try:
+            self.run_action(
+                "failover.define",
+                definition=given.document,
+                name=given.name or None,
+                types=given.types,
+                dry_run=True,
+            )
+        except CommandFailed as failed:
+            known = {each.field for each in refused.found}
+            more = [each for each in given.placed(failed.problems) if each.field not in known]
+            if more:
+                return files.DocumentRefused([*refused.found, *more])
+        return refused
 
     arguments: Declared = (
         *files.FILES,
