@@ -25,7 +25,10 @@ FAULTS = {
     "app": ("server", "app", "revive"),
     "host": ("host", "power_off", "revive"),
     "compute": ("host", "compute_down", "revive"),
+    "full": ("cloud", "full", "room again"),
 }
+_LASTING = 1_000_000  # times that a fault occurs
+_ANY_NUMBER = {"instances": -1, "cores": -1, "ram": -1}
 _ALARM = "server_lost"
 
 
@@ -35,7 +38,8 @@ class Break(Arguments, ShowOne):
     crash: the guest dies; hang: the guest answers nothing but still writes; app: only the
     application dies; host: the host loses power, and nothing can prove that the member is off: the
     failover waits for 'failover confirm-fenced'; compute: only Nova's service on the host dies, the
-    guest still runs.
+    guest still runs; full: the member lives, but no further server can be made in the whole cloud,
+    because the project's quota is used up and no host has room.
 
     Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --repair ends the
     fault and starts a stopped server again. To give the member its role back, see 'failover
@@ -75,11 +79,15 @@ class Break(Arguments, ShowOne):
         target, fault, repairing = FAULTS[parsed_args.fault]
         try:
             cloud = EmulatorClient(facts["emulator"])
-            struck = server if target == "server" else _host(cloud, server)
-            cloud.fault(target, struck, repairing if parsed_args.repair else fault)
-            if parsed_args.repair:
-                _start(Path(facts["clouds_file"]), server)
-            silent = parsed_args.repair or parsed_args.no_alarm
+            if target == "cloud":
+                struck = "all hosts"
+                _fill(cloud, full=not parsed_args.repair)
+            else:
+                struck = server if target == "server" else _host(cloud, server)
+                cloud.fault(target, struck, repairing if parsed_args.repair else fault)
+                if parsed_args.repair:
+                    _start(Path(facts["clouds_file"]), server)
+            silent = parsed_args.repair or parsed_args.no_alarm or target == "cloud"
             alarm = None if silent else _alarm(cloud, facts, server)
         except EmulatorError as error:
             raise connection.CommandFailed(f"{error} {error.remedy} [{error.code}]") from None
@@ -138,6 +146,17 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
 
 def _is_device(value: Any) -> bool:
     return isinstance(value, dict) and list(value.get("get_attr", []))[1:] == ["device"]
+
+
+def _fill(cloud: EmulatorClient, *, full: bool) -> None:
+    """Let the project have no further server, or any number again."""
+    if full:
+        # One more than the servers that exist is always too many.
+        cloud.configure(quota={**_ANY_NUMBER, "instances": len(cloud.guests())})
+        cloud.api_fault("boot", "fail", times=_LASTING)
+    else:
+        cloud.configure(quota=_ANY_NUMBER)
+        cloud.clear_api_faults()
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:

@@ -283,7 +283,11 @@ def judged(
     standbys = [each for each in members if not each.roles]
     alone = not any(each.why_not is None for each in standbys) and bool(standbys or not cold)
     off = tuple(each.name for each in holders if each.observed.presence is Presence.GONE)
-    moved = _moved(off, standbys if alone else (), waits=alone and not cold) if off else ()
+    moved: tuple[Need, ...] = ()
+    if off and cold and not standbys:
+        moved = need("BRING_BACK", lost=off), need("PLAN_MOVE", lost=off)
+    elif off:
+        moved = _moved(off, standbys if alone else (), waits=alone and not cold)
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
         Flaw(f"{role} is on {member}, which is not a member of the stack")
