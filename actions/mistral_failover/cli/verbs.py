@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mistral_failover.cli import base, order, plan
 from mistral_failover.cli.arguments import GROUP, YES, Declared, argument, one_of
 from mistral_failover.cli.connection import CommandLineWrong
+from mistral_failover.model.text import clean
 from mistral_failover.model.verbs import VerbKind, verb_kind, verb_kinds
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
@@ -151,7 +153,6 @@ class ConfirmFenced(VerbCommand):
     def ask(self, parsed_args: argparse.Namespace) -> None:
         """Show what is known of the member, and ask. Raises CommandFailed."""
         group, member = parsed_args.group, parsed_args.member
-
 
         def look() -> Evidence:
             found: Evidence = self.run_action("failover.evidence", group=group, member=member)

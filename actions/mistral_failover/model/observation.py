@@ -361,9 +361,7 @@ def _of_silent(holder: ObservedMember, alone: bool) -> tuple[Need, ...]:
     return need("MOVE_SILENT", lost=(holder.name,), silent=holder.name), need("DIAGNOSE")
 
 
-def needs_of_declared(
-    seen: Observation, lost: Collection[str], *, cold: bool
-) -> tuple[Need, ...]:
+def needs_of_declared(seen: Observation, lost: Collection[str], *, cold: bool) -> tuple[Need, ...]:
     """Return what gives the roles of members that an admitted alarm declares ``lost`` to a member:
     another server, if no other member can take them, nothing makes one able, and the group waits
     for one (not ``cold``)."""

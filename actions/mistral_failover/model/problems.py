@@ -189,24 +189,3 @@ def template_problems(group: Group) -> Iterator[InvalidDocument]:
                 f'there is no template "{name}"',
                 f"Add it to templates. {did_you_mean(name, templates)}",
             )
-
-
-def _without(document: dict[str, Any], path: str, dropped: set[str]) -> dict[str, Any] | None:
-    """Return the document without the refused part, and add the part's name to ``dropped``. Return
-    it unchanged if the part was removed before, and None if no check is possible without the part.
-    """
-    top, rest = re.match(r"([^.\[]*)[.\[]?([^.\[\]]*)", path).groups()  # type: ignore[union-attr]
-    if top == "members":
-        return {**document, "members": _STAND_IN}
-    if top == "resources" and isinstance(document.get("resources"), Mapping):
-        if rest in dropped:
-            return document
-        dropped.add(rest)
-        kept = {key: value for key, value in document["resources"].items() if key != rest}
-        return {**document, "resources": kept} if len(kept) < len(document["resources"]) else None
-    if top in dropped:
-        return document
-    if top in ("stack", "roles", "failover_template_version") or top not in document:
-        return None
-    dropped.add(top)
-    return {key: value for key, value in document.items() if key != top}

@@ -29,7 +29,9 @@ def close(
             continue
         told = {member: now[member] for member in alarm.lost}
         said = ", ".join(f"{member} {words}" for member, words in told.items())
-        by = f"by {request.caller}: {cause.sentence}" if cause.source == OPERATOR else cause.sentence
+        by = (
+            f"by {request.caller}: {cause.sentence}" if cause.source == OPERATOR else cause.sentence
+        )
         sentence = f"{alarm.fact.reported or alarm.sentence}; answered, since {said}, {by}"
         # What it reports is in force; a member that was declared healthy is not lost.
         known = any(words != _HEALTHY for words in told.values())

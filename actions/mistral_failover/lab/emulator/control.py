@@ -164,9 +164,13 @@ def _add_application(call: Call) -> Any:
     )
     known = _commands_of(call, application)
     new = {application.start, application.stop} - known
-    if call.body.get("unless_partly_known") and known & {application.start, application.stop}:
-        if new:  # as an agent whose allow-list lacks one of two
-            return 200, {"application": vars(application), "learned": []}
+    if (
+        call.body.get("unless_partly_known")
+        and len(new) == 1
+        and application.start != application.stop
+    ):
+        # As an agent whose allow-list lacks one of the two.
+        return 200, {"application": vars(application), "learned": []}
     call.emulation.state.applications[application.name] = application
     call.emulation.changed()
     return 201, {"application": vars(application), "learned": sorted(new)}
