@@ -155,6 +155,20 @@ def holder_gone(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def single_off(make: Callable[..., Walk]) -> Walk:
+    walk = make(file="single-server.yaml", fence=IMPATIENT)
+    walk.operator.stop_server(walk.server("db"))
+    return walk
+
+
+def holder_hung(make: Callable[..., Walk]) -> Walk:
+    """The guest is dead, and no alarm says so."""
+    walk = make(fence=IMPATIENT)
+    walk.deployment.crash(walk.group)
+    until(lambda: "MOVE_SILENT" in codes(walk), limit=120, pause=2)
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -662,6 +676,8 @@ PLAYS = {
     "out of service": Play("ACTIVATE", out_of_service, OUT),
     "server gone": Play("MOVE", holder_gone, DOWN),
     "server off": Play("MOVE", holder_off, DOWN),
+    "single server off": Play("BRING_BACK", single_off, DOWN),
+    "server hung": Play("MOVE_SILENT", holder_hung, DEGRADED),
     "server off looked": Play("PLAN_MOVE", holder_off, DOWN, looked_first),
     "only lost": Play("MOVE_TO_RECOVERED", both_gone, DOWN),
     "all off": Play("START_SERVER", all_off, DOWN),

@@ -40,6 +40,7 @@ from mistral_failover.cloud.stacks import (
 )
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.volume_holders import volume_if_there
+from mistral_failover.model import remedies
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
@@ -406,8 +407,8 @@ def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> Cloud
         "MEMBER_MARKED",
         f"{_said(why)} would replace server {server_id} of {member}, which carries resources of "
         "the group.",
-        remedy=f"Have it fenced and replaced first: failover replace {quote(keep.group)} "
-        f"{quote(member)}{unmark}.",
+        remedy="Have it fenced and replaced first: "
+        f"{remedies.command('REPLACE', keep.group, member=member)}{unmark}.",
         retryable=False,
     )
 

@@ -35,6 +35,7 @@ from mistral_failover.cloud.volume_holders import (
     target_refused,
 )
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
+from mistral_failover.model import remedies
 
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
 _BY_NOVA = "compute:"
@@ -314,7 +315,8 @@ def port_in_use(one: Port) -> CloudError:
     return CloudError(
         "PORT_IN_USE",
         f"Port {one.id} belongs to {one.device_id}.",
-        remedy=f"Detach it: openstack server remove port {one.device_id} {one.id}.",
+        remedy="Detach it: "
+        f"{remedies.command('DETACH_PORT', '', server=str(one.device_id), port=str(one.id))}.",
     )
 
 

@@ -99,7 +99,7 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     seen = observe.observe_once(subject.examination.request, subject.snapshot.state.id)
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
-    sweep = f"failover sweep {quote(subject.name)}"
+    sweep = command("CONTINUE", subject.name)
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
@@ -210,7 +210,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
                     f"{fact.name} holds a role, and could not give its volumes away: "
                     f"{fact.hindered}",
                     subject.advised(*fact.needs)
-                    or f"End that, then: failover doctor {quote(subject.name)}",
+                    or f"End that, then: {command('DIAGNOSE', subject.name)}",
                 )
         elif fact.name in snapshot.lost:
             yield _of_lost(subject, fact)

@@ -283,7 +283,11 @@ def judged(
     standbys = [each for each in members if not each.roles]
     alone = not any(each.why_not is None for each in standbys) and bool(standbys or not cold)
     off = tuple(each.name for each in holders if each.observed.presence is Presence.GONE)
-    moved = _moved(off, standbys if alone else (), waits=alone and not cold) if off else ()
+    moved: tuple[Need, ...] = ()
+    if off and cold and not standbys:
+        moved = need("BRING_BACK", lost=off), need("PLAN_MOVE", lost=off)
+    elif off:
+        moved = _moved(off, standbys if alone else (), waits=alone and not cold)
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
         Flaw(f"{role} is on {member}, which is not a member of the stack")
@@ -312,7 +316,7 @@ def judged(
         if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
     flaws += [
-        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs)
+        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs or _of_silent(each, alone))
         for each in holders
         if each.observed.why
     ]
@@ -347,6 +351,25 @@ def _moved(
         fields = {"lost": lost, "recovered": back, "able": back}
         return (*first, need("MOVE_TO_RECOVERED", **fields))
     return (*first, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+
+
+def _of_silent(holder: ObservedMember, alone: bool) -> tuple[Need, ...]:
+    """Return what helps if the guest of a holder may be dead while its server runs: a move, or, if
+    only its agent is, what the doctor says. A move needs a member that can take over."""
+    if holder.condition is not Condition.HUNG or alone:
+        return ()
+    return need("MOVE_SILENT", lost=(holder.name,), silent=holder.name), need("DIAGNOSE")
+
+
+def needs_of_declared(seen: Observation, lost: Collection[str], *, cold: bool) -> tuple[Need, ...]:
+    """Return what gives the roles of members that an admitted alarm declares ``lost`` to a member:
+    another server, if no other member can take them, nothing makes one able, and the group waits
+    for one (not ``cold``)."""
+    others = [each for each in seen.members if not each.roles]
+    if cold or any(each.able or each.why_not is None for each in others):
+        return ()
+    holders = [each.name for each in seen.members if each.roles and each.name in lost]
+    return tuple(need("REPLACE", member=name) for name in holders)
 
 
 def unheld(vacant: Iterable[str]) -> Iterator[str]:
@@ -531,15 +554,23 @@ def service_state(
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     reasons = tuple(dict.fromkeys((*known.reasons, *flaws)))
     degraded = Observation(Service.DEGRADED, tuple(map(Flaw, reasons)))
-    return ServiceState(Service.DEGRADED, reasons, _since(engine, degraded, look), seen_at)
+    begun = _since(engine, degraded, look)
+    if about and known.service is Service.SERVING and not engine.stopped:
+        begun = max(min(each.at for each in about), changed or 0.0)
+    return ServiceState(Service.DEGRADED, reasons, begun, seen_at)
 
 
 def _down(
     engine: EngineView, look: Look | None, missing: tuple[str, ...], declared: list[WaitingAlarm]
 ) -> ServiceState:
-    begun = engine.started_at if engine.missing else min(each.at for each in declared)
-    if look is not None and look.service is Service.DOWN:
-        begun = look.since
+    began = [each.at for each in declared]
+    if engine.missing and engine.started_at is not None:
+        began.append(engine.started_at)
+    # A look tells nothing of now if the engine has made all that was gone since then.
+    counts = engine.missing or (look is not None and look.at >= (engine.made_at or 0.0))
+    if look is not None and look.service is Service.DOWN and counts:
+        began.append(look.since)
+    begun = min(began, default=None)
     return ServiceState(Service.DOWN, missing, begun, look.at if look else None)
 
 

@@ -67,6 +67,21 @@ _ALL = (
         note="moves its roles",
     ),
     Remedy(
+        "BRING_BACK",
+        "as before, of a group without another member that brings a lost one back",
+        "failover start {group} {lost}",
+        "the member serves again",
+        note="fences it, then brings it back",
+    ),
+    Remedy(
+        "MOVE_SILENT",
+        "Nova shows the server of a member with a role as running, and its agent is silent",
+        "failover start {group} {lost}",
+        "another member serves; the lost one is to be recovered",
+        when="if {silent} does not serve any more",
+        note="fences it, then moves its roles",
+    ),
+    Remedy(
         "MOVE_TO_RECOVERED",
         "as before, and only lost members could take over",
         "failover start {group} {lost} {recovered}",

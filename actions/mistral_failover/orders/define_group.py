@@ -19,13 +19,13 @@ from mistral_failover.model.differences import DifferenceDocument, in_documents
 from mistral_failover.model.errors import InvalidDocument, RefusedDocument
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
-from mistral_failover.model.problems import group_problems, template_problems
+from mistral_failover.model.problems import below, problems_and_rest, template_problems
 from mistral_failover.model.types import ResourceType, load_type
 from mistral_failover.orders import operator_order
 from mistral_failover.orders.answers import GroupDefinition
 from mistral_failover.orders.plan import planner
 from mistral_failover.orders.plan.documents import PlanStep
-from mistral_failover.resources.resolution import Resolution, differs, resolve
+from mistral_failover.resources.resolution import Problem, Resolution, differs, resolve
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
@@ -83,7 +83,7 @@ def define(
             "Give only the type files that the group file names.",
         )
     loaded = [load_type(document) for document in given]
-    group = _parsed(definition, name, loaded)
+    group = _parsed(request, definition, name, loaded)
     resolved = _resolved(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
@@ -140,13 +140,24 @@ def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, Error
         return None, request.caught(error, f"planning what {group.name} would do")
 
 
-def _parsed(definition: Any, name: str | None, types: list[ResourceType]) -> Group:
-    """Return a group. Raises RefusedDocument with everything that breaks the grammar."""
+def _parsed(
+    request: Request, definition: Any, name: str | None, types: list[ResourceType]
+) -> Group:
+    """Return a group. Raises RefusedDocument with everything that breaks the grammar, and all that
+    the cloud says of the rest."""
     try:
         group = parse_group(definition, name=name, types=types)
     except InvalidDocument as first:
-        found = group_problems(definition, name=name, types=types)
-        raise RefusedDocument(found or [first]) from None
+        found, rest, dropped = problems_and_rest(definition, name=name, types=types)
+        more: list[Problem] = []
+        if rest is not None and "stack" not in dropped:
+            more = [
+                each
+                for each in _wrong(request, rest)[0]
+                # What is not there cannot be judged, nor what it was a part of.
+                if not any(below(each.path, gone) or below(gone, each.path) for gone in dropped)
+            ]
+        raise RefusedDocument([*(found or [first]), *more]) from None
     if wrong := list(template_problems(group)):
         raise RefusedDocument(wrong)
     return group
@@ -156,6 +167,14 @@ def _resolved(request: Request, group: Group) -> Resolution:
     """Return what the cloud says of a group file, if it can be accepted: what is wrong with it was
     in force before, and is not changed. So an operator can always correct another part. Raises
     RefusedDocument with everything else that is wrong."""
+    wrong, found = _wrong(request, group)
+    if wrong:
+        raise RefusedDocument(wrong)
+    return found
+
+
+def _wrong(request: Request, group: Group) -> tuple[list[Problem], Resolution]:
+    """Return what refuses a group file by what the cloud says of it, and all that it says."""
     identity = group_id(request.project_id, group.name)
     of = request.runtime.definitions
 
@@ -165,9 +184,7 @@ def _resolved(request: Request, group: Group) -> Resolution:
 
     before = request.store.reading(read)
     found = resolve(request, group, identity, anew=before is None)
-    if wrong := [each for each in found.wrong if differs(before, group, each.path)]:
-        raise RefusedDocument(wrong)
-    return found
+    return [each for each in found.wrong if differs(before, group, each.path)], found
 
 
 class _AskHeat(Exception):  # noqa: N818 - no error: the transaction runs again

@@ -136,14 +136,15 @@ def choose(
             f"{snapshot.group.name} has no members",
             "Check its stack: there is no server to replace.",
         )
-    choice = choose_member(snapshot.group, members, snapshot.lost, wish.member)
+    lost = snapshot.lost | _declared(request, snapshot)
+    choice = choose_member(snapshot.group, members, lost, wish.member)
     name = choice.member
     fact = next(each for each in members if each.name == name)
     if wish.server is not None and wish.server != fact.server_id:
         raise NothingToDo(
             f"{name} was replaced already: it is now server {fact.server_id}, not {wish.server}"
         )
-    failed = failure(fact, snapshot.lost) is not None
+    failed = failure(fact, lost) is not None
     moves = tuple(role for role, holder in snapshot.roles.items() if holder == name and not failed)
     if not failed:
         switchover.refuse_unreached(request, snapshot)
@@ -155,6 +156,17 @@ def choose(
         assign_roles(snapshot.group, others, staying, snapshot.lost)
     kept_parts.refuse_marked(request, snapshot, {name} | snapshot.lost)
     return ReplaceChoice(choice, fact, moves, failed)
+
+
+def _declared(request: Request, snapshot: GroupSnapshot) -> frozenset[str]:
+    """Return the members that are lost by the alarms that were admitted and have not begun: Nova
+    may show the server of a dead guest as running."""
+
+    def read(tx: ProjectTransaction) -> frozenset[str]:
+        waiting = incidents.unstarted_of_group(tx, snapshot.state.id)
+        return frozenset(member for each in waiting for member in each.lost)
+
+    return request.store.reading(read)
 
 
 def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Order | None:

@@ -96,7 +96,8 @@ REPAIR_AGAIN = 300.0
 class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves now, and ``roles`` where."""
+    ``serving``: the records of what serves now, and ``roles`` where. ``down_since``: when what
+    serves went down, if the look tells."""
 
     state: GroupState
     group: Group
@@ -111,6 +112,7 @@ class _ObservedGroup:
     at_rest: bool
     serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
+    down_since: float | None = None
 
     @property
     def reached(self) -> bool:
@@ -214,7 +216,21 @@ def _observed(
         heard=_heard(view, facts, begun),
         alarmed=facts.memory.alarmed or bool(alarms),
     )
-    return facts, seen, memory
+    return replace(facts, down_since=_down_since(view, facts, seen, begun)), seen, memory
+
+
+def _down_since(
+    view: ProjectView, facts: _ObservedGroup, seen: Observation, now: float
+) -> float | None:
+    """Return when the agent on a holder whose server does not run was last heard: the guest lived
+    until then. None if the group is not down for that, or that is not known."""
+    off = {
+        each.name for each in seen.members if each.roles and each.observed.presence is Presence.GONE
+    }
+    if seen.service is not Service.DOWN or not off or not sends_commands(facts.group):
+        return None
+    beats = [view.heartbeat(_agent_of(facts, facts.members[name])) for name in sorted(off)]
+    return min((now - beat.ago for beat in beats if beat is not None), default=None)
 
 
 def observe_once(request: Request, group_id: str) -> Observation | None:
@@ -558,7 +574,7 @@ def _save(
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory = replace(memory, told=seen.service)
     heal, why_not, memory = _heal(facts, seen, memory, asked_for, tx)
-    observations.save(tx, known.id, seen, memory, begun)
+    observations.save(tx, known.id, seen, memory, begun, facts.down_since)
     if asked_for and seen.service not in (Service.SERVING, Service.OUT_OF_SERVICE):
         follows = f"{heal['workflow']} is started" if heal else f"nothing is started: {why_not}"
         sentence = f"{sentence}; {follows}"

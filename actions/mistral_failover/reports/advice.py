@@ -96,7 +96,7 @@ def _serving_again(status: StatusReport) -> Iterator[Need]:
         yield need("DIAGNOSE")
 
 
-_MOVES = frozenset({"MOVE", "MOVE_TO_RECOVERED", "PLAN_MOVE"})
+_MOVES = frozenset({"BRING_BACK", "MOVE", "MOVE_SILENT", "MOVE_TO_RECOVERED", "PLAN_MOVE"})
 
 
 def _undoing(status: StatusReport) -> Iterator[Need]:

@@ -12,6 +12,7 @@ from mistral_failover.groups import refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
+from mistral_failover.model import remedies
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.installed import installed
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
@@ -58,9 +59,10 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
     raise ActionError(
         "NOT_BACK",
         f"{member} is not back ({'; '.join(tried)})",
-        f"Have Heat make another server: failover replace {quote(operation['group'])} "
-        f"{quote(member)}. Or repair server {old}, then: "
-        f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
+        "Have Heat make another server: "
+        f"{remedies.command('REPLACE', str(operation['group']), member=member)}. Or "
+        f"repair server {old}, then: {start_command(operation['group'])} --lost '' "
+        f"--recovered {quote(member)}",
     )
 
 

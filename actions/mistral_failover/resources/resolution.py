@@ -22,6 +22,7 @@ from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.groups import agent_health, refresh_members
 from mistral_failover.groups.candidates import HeatMember
+from mistral_failover.model import remedies
 from mistral_failover.model.group import Group, ResourceSpec
 from mistral_failover.resources import offered
 from mistral_failover.resources.modules import ExaminedResource, examined, examiner
@@ -227,7 +228,7 @@ def _commands(
     if not silent:
         return unknown, []
     why = f"no agent is heard on {silent}, so the commands there are not checked"
-    remedy = f"Start the agent, then: failover doctor {group.name}"
+    remedy = f"Start the agent, then: {remedies.command('DIAGNOSE', group.name)}"
     return unknown, [Problem("members", "NO_ANSWER", why, remedy)]
 
 

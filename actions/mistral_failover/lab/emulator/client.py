@@ -103,9 +103,11 @@ class EmulatorClient:
         needs_volume: bool = False,
         told_only: bool = False,
         stack: str | None = None,
-    ) -> None:
-        """Lets guests (of one stack, or all) run an application by named commands. ``told_only``:
-        it writes only to the devices that its start names."""
+        unless_partly_known: bool = False,
+    ) -> list[str]:
+        """Lets guests (of one stack, or all) run an application by named commands; returns those
+        that are new to them. ``told_only``: it writes only to the devices that its start names.
+        ``unless_partly_known``: guests that know one of two commands do not learn the other."""
         body = {
             "name": name,
             "start": start,
@@ -114,8 +116,9 @@ class EmulatorClient:
             "needs_volume": needs_volume,
             "told_only": told_only,
             "stack": stack,
+            "unless_partly_known": unless_partly_known,
         }
-        self._call("POST", "/emulator/applications", body)
+        return list(self._call("POST", "/emulator/applications", body)["learned"])
 
     def guests(self) -> dict[str, dict[str, Any]]:
         """What each guest does, by server id."""
