@@ -102,6 +102,7 @@ class EmulatorClient:
         status: str | None = None,
         needs_volume: bool = False,
         told_only: bool = False,
+        at_boot: bool = False,
         stack: str | None = None,
     ) -> None:
         """Lets guests (of one stack, or all) run an application by named commands. ``told_only``:
@@ -113,6 +114,7 @@ class EmulatorClient:
             "status": status,
             "needs_volume": needs_volume,
             "told_only": told_only,
+            "at_boot": at_boot,
             "stack": stack,
         }
         self._call("POST", "/emulator/applications", body)
