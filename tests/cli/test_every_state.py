@@ -40,21 +40,30 @@ MOST = 8
 
 @dataclass
 class Walk:
-    """A group on its way into a state, and out of it. ``file``: what ``FILE`` in a command is."""
+    """A group on its way into a state, and out of it. ``file``: what ``FILE`` in a command is;
+    ``sweeps``: a look repairs, as one that an operator asks for."""
 
     deployment: Any
     operator: Operator
     group: str
     file: Path | None = None
+    sweeps: bool = True
+
+    def look(self) -> None:
+        """Look at the group now."""
+        if self.sweeps:
+            self.deployment.failover("sweep", self.group)
+        else:
+            self.deployment.mistral.client.run_action("failover.observe", {"group": self.group})
 
     def status(self) -> dict[str, Any]:
         """What the status says after a look."""
-        self.deployment.failover("sweep", self.group)
+        self.look()
         return dict(self.deployment.status(self.group))
 
     def needs(self) -> list[Need]:
         """The remedies that the status names, after a look."""
-        self.deployment.failover("sweep", self.group)
+        self.look()
         inputs = {"group": self.group, "agents": True}
         status: Any = self.deployment.mistral.client.run_action("failover.status", inputs)
         return needs(status)
@@ -62,7 +71,7 @@ class Walk:
     def printed(self) -> list[str]:
         """The commands below ``Next:`` on the screen, after a look; those that are another way than
         the ones before them are left out."""
-        self.deployment.failover("sweep", self.group)
+        self.look()
         screen = self.deployment.failover("status", self.group).stdout
         after = screen.partition("Next:\n")[2].partition("\n\n")[0]
         rows = re.split(r"^  \d+\. ", after, flags=re.MULTILINE)[1:]
@@ -172,6 +181,14 @@ def holder_hung(make: Callable[..., Walk]) -> Walk:
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
+    return walk
+
+
+def holder_restarted(make: Callable[..., Walk]) -> Walk:
+    """In a group that starts nothing by itself."""
+    walk = make(heal="report")
+    walk.sweeps = False
+    walk.operator.act(walk.server("db_a"), "reboot")
     return walk
 
 
@@ -694,6 +711,8 @@ PLAYS = {
             "shelve": "UNSHELVE_SERVER",
         }.items()
     },
+    "standby locked": Play("UNLOCK_SERVER", partial(stand_by, action="lock"), DEGRADED),
+    "standby resized": Play("CONFIRM_RESIZE", partial(stand_by, action="resize"), DEGRADED),
     "standby soft deleted": Play("RESTORE_SERVER", standby_soft_deleted, DEGRADED),
     "port of a locked server": Play("UNLOCK_SERVER", locked_holder, ("BLOCKED", "DOWN")),
     "fence refused": Play(
@@ -712,6 +731,7 @@ PLAYS = {
         partial(first, "UNPAUSE_SERVER"),
     ),
     "port of a resized server": Play("CONFIRM_RESIZE", resized_holder, ("BLOCKED", "DOWN")),
+    "server restarted": Play("START_AGAIN", holder_restarted, DOWN),
     "volume detached": Play("ATTACH_VOLUME", volume_detached, DOWN),
     "volume elsewhere": Play("DETACH_VOLUME", volume_elsewhere, DOWN),
     "volume deleted": Play("ANOTHER_VOLUME", volume_deleted, DOWN, another_volume),

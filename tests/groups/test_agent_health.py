@@ -63,6 +63,7 @@ def test_each_member_s_last_word_is_told(
         "deposed": None,
         "commands": ["pg-start"],
         "not_ready": None,
+        "boot": None,
     }
     assert second["sentence"] == "last heartbeat 3 s ago; runs pg-start"
     assert [(a.group, a.member) for a in channel.asked] == [(name, "db_a"), (name, "db_b")]

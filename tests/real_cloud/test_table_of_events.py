@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import shlex
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+import requests
 
 from mistral_failover.cli.status_screen import help_lines
 from support.commands import failover
@@ -41,6 +43,7 @@ class Scene:
         self.compute, self.storage = operator.cloud.compute, operator.cloud.block_storage
         self.active, self.standby = holders(stack)
         self.volume = stack.volume()
+        self.detached = ""
 
     def server(self, member: str) -> str:
         return self.stack.servers()[getattr(self, member)]
@@ -184,6 +187,36 @@ def as_usual(scene: Scene) -> None:
     volume_is("in-use" if found.attachments else "available")(scene)
 
 
+def command(scene: Scene, name: str, server: str) -> None:
+    """Run a command on a server by hand."""
+    tenant, servers = scene.stack.tenant, scene.stack.servers()
+    rows = scene.stack.status()["members"]
+    (epoch,) = (row["epoch"] for row in rows if servers[row["name"]] == server)
+    body = {"id": str(uuid.uuid4()), "name": name, "epoch": epoch, "args": {}, "timeout": 30}
+    answer = requests.post(
+        f"{tenant.guests.url}/emulator/guests/{server}/commands",
+        json=body,
+        headers={"X-Auth-Token": tenant.cloud.session.get_token()},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def detached(scene: Scene) -> None:
+    """Stop the application and detach its volume, by hand, where they are."""
+    (server,) = scene.stack.tenant.holders(scene.volume)
+    scene.detached = server
+    command(scene, "pg-stop", server)
+    scene.compute.delete_volume_attachment(server, scene.volume)
+    until(lambda: not scene.stack.tenant.holders(scene.volume), "its detach", 120)
+
+
+def attached(scene: Scene) -> None:
+    scene.compute.create_volume_attachment(scene.detached, volume_id=scene.volume)
+    until(lambda: scene.stack.tenant.holders(scene.volume) == [scene.detached], "its attach", 120)
+    command(scene, "pg-start", scene.detached)
+
+
 def extended(scene: Scene) -> None:
     size = scene.storage.get_volume(scene.volume).size
     scene.storage.extend_volume(scene.volume, size + 1)
@@ -268,14 +301,21 @@ EVENTS: dict[str, Event] = {
         acts("standby", "rescue_server", status="RESCUE"),
         acts("standby", "unrescue_server", status="ACTIVE"),
     ),
+    "active resized": Event(
+        rows(rest="."),
+        resizes("active"),
+        acts("active", "confirm_server_resize", status="ACTIVE"),
+    ),
     "standby resized": Event(
-        rows(begins=".u"),
+        rows(begins=".u", between=".u", patch=".u"),
         resizes("standby"),
         acts("standby", "confirm_server_resize", status="ACTIVE"),
     ),
     "active migrated": Event(rows(rest=".", begins="."), migrates("active")),
     "standby migrated": Event(rows(begins=".", between="."), migrates("standby")),
-    "standby rebuilt": Event(rows(begins="."), rebuilds("standby")),
+    "active rebuilt": Event(rows(rest="."), rebuilds("active")),
+    "standby rebuilt": Event(rows(begins=".", between=".", patch="."), rebuilds("standby")),
+    "volume detached": Event(rows(rest="u", patch=".u"), detached, attached),
     "volume backed up": Event(rows(begins=".u", between=".u"), volume_is("backing-up"), as_usual),
     "volume retyped": Event(rows(begins=".u"), volume_is("retyping"), as_usual),
     "volume extended": Event(rows(rest="."), extended),

@@ -97,7 +97,8 @@ def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
     assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
     assert (command.to.member, command.to.server_id, command.epoch) == ("db_a", "s-a", 3)
     assert (command.limit, command.patience) == (30.0, 300.0)
-    assert made == {"physical_id": "s-a/pg-start", "attributes": {"server_id": "s-a"}}
+    attributes = {"server_id": "s-a", "boot": None}
+    assert made == {"physical_id": "s-a/pg-start", "attributes": attributes}
 
 
 def test_silence_may_not_last_longer_than_the_operation() -> None:

@@ -18,6 +18,7 @@ _LONG = ("createImage", "os-migrateLive")
 _BODIES: dict[str, dict[str, str]] = {
     "createImage": {},
     "resize": {},
+    "reboot": {"type": "SOFT"},
     "os-migrateLive": {},
     "rebuild": {"imageRef": "tiny"},
 }

@@ -119,9 +119,9 @@ def test_a_failover_between_two_looks_is_an_outage(serving: Any) -> None:
 def test_an_outage_lasts_from_the_look_that_finds_it_to_the_one_that_finds_its_end(
     serving: Any, operator: Operator
 ) -> None:
-    operator.stop_server(serving.server("db_a"))
+    operator.act(serving.server("db_a"), "pause")
     look(serving)
-    operator.start_server(serving.server("db_a"))
+    operator.act(serving.server("db_a"), "unpause")
     assert words(serving)[-1] == "DOWN"
     look(serving)
 

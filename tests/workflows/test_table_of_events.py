@@ -4,7 +4,8 @@ that leaves the group, it says what it waits for and since when, and it ends rig
 
 A table. Each row is something that happens, each column a moment; the letter says what follows:
 
-    .   nothing is in the way: the failover ends right, or the group at rest serves on
+    .   nothing is in the way: the failover ends right, or the group at rest serves on; what ended
+        only the application is seen by a look, which starts it again
     u   it is in the way; once it is undone, the group ends right by itself
     c   it cannot be undone: the command that the status names is typed, and the group ends right
     -   the service refuses it at this moment
@@ -106,6 +107,7 @@ class Scene:
         self.volume = str(shown["data_volume"]["physical_resource_id"])
         self.port = str(shown["inside"]["physical_resource_id"])
         self.stranger = ""
+        self.detached = "db_a"
         self.orders: list[str] = []
 
     def holder(self) -> str | None:
@@ -120,11 +122,11 @@ class Scene:
     def sweep(self) -> None:
         self.group.run("sweep", group=self.group.name).assert_succeeded()
 
-    def command(self, verb: str) -> None:
-        """Run a command on db_a by hand."""
-        (epoch,) = (m["epoch"] for m in self.group.status()["members"] if m["name"] == "db_a")
+    def command(self, verb: str, member: str) -> None:
+        """Run a command on a member by hand."""
+        (epoch,) = (m["epoch"] for m in self.group.status()["members"] if m["name"] == member)
         said = {"command_id": f"{verb}-{self.group.name}", "epoch": epoch}
-        self.group.cloud.run_command(self.group.server("db_a"), verb, **said)
+        self.group.cloud.run_command(self.group.server(member), verb, **said)
 
     def wrong(self) -> str:
         """What is not right; empty if all is where the status says."""
@@ -188,13 +190,14 @@ def volume_is_as_usual(scene: Scene) -> None:
 
 
 def detach_by_hand(scene: Scene) -> None:
-    scene.command("stop")
-    scene.operator.detach(scene.volume, scene.group.server("db_a"))
+    scene.detached = next(m for m in MEMBERS if scene.group.server(m) == scene.holder())
+    scene.command("stop", scene.detached)
+    scene.operator.detach(scene.volume, scene.group.server(scene.detached))
 
 
 def attach_by_hand(scene: Scene) -> None:
-    scene.operator.attach(scene.volume, scene.group.server("db_a"))
-    scene.command("start")
+    scene.operator.attach(scene.volume, scene.group.server(scene.detached))
+    scene.command("start", scene.detached)
 
 
 def delete_volume(scene: Scene) -> None:
@@ -264,14 +267,14 @@ SERVERS = {
     "locked": server("lock", "unlock", ".u.  ", ".uu ."),
     "shelved": server("shelve", "unshelve", "c.   ", ".uu  "),
     "rescued": server("rescue", "unrescue", "cu   ", ".uuu "),
-    "resized": server("resize", "confirmResize", " u   ", ".u.  "),
+    "resized": server("resize", "confirmResize", ".u   ", ".u..."),
     "migrated": server("os-migrateLive", None, "..   ", "....."),
-    "rebuilt": server("rebuild", None, " .   ", ".... "),
+    "rebuilt": server("rebuild", None, "..   ", "....."),
 }
 EVENTS = {f"{of} {name}": event for name, rows in SERVERS.items() for of, event in rows.items()} | {
     "active deleted": Event("c..  ", deleted("db_a")),
     "standby deleted": Event(".uuu ", deleted("db_b"), made_again("db_b")),
-    "volume detached": Event("u    ", detach_by_hand, attach_by_hand),
+    "volume detached": Event("u  uu", detach_by_hand, attach_by_hand),
     "volume backed up": Event(".uu..", volume_is("backing-up"), volume_is_as_usual),
     "volume retyped": Event(".uu  ", volume_is("retyping"), volume_is_as_usual),
     "volume offered": Event("  u  ", volume_is("awaiting-transfer"), volume_is_as_usual),
@@ -395,7 +398,7 @@ def outcome(event: Event, scene: Scene, moment: str, expected: str, where: tuple
     if event.undo is None:
         for each in running:
             scene.group.ended(each)
-    if not scene.wrong():
+    if not scene.wrong() or (expected == "." and not looked_at(scene)):
         return "."
     assert says_what_it_waits_for(scene.group.status()), scene.group.status()
     if event.undo is not None and expected == "u":
@@ -403,8 +406,6 @@ def outcome(event: Event, scene: Scene, moment: str, expected: str, where: tuple
         for each in running:
             scene.group.ended(each)
         return looked_at(scene) or "u"
-    if expected != "c" and not looked_at(scene):
-        return "."
     scene.group.observed()
     obey(event, scene, where)
     if event.names == "failover group delete":

@@ -11,7 +11,7 @@ from mistral_failover.agent.channel.interface import Channel, ChannelError, Hear
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
-from mistral_failover.convergence.records import Action
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
@@ -84,7 +84,8 @@ def _elsewhere(
 class ReportedAgent(TypedDict):
     """What an agent last reported, ``ago`` seconds before now. ``deposed``: None, or the outcome of
     its ``on_deposed`` command. ``commands``: the names that it knows, None if it does not report
-    them. ``not_ready``: why it can carry out no command, in words."""
+    them. ``not_ready``: why it can carry out no command, in words. ``boot``: the identity of the
+    server's present boot, None if it does not report it."""
 
     epoch: int
     ago: float
@@ -92,6 +93,7 @@ class ReportedAgent(TypedDict):
     deposed: str | None
     commands: list[str] | None
     not_ready: str | None
+    boot: str | None
 
 
 class MemberAgent(TypedDict):
@@ -113,7 +115,9 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
     CloudError.
     """
     snapshot = group_snapshot(request, name)
-    members = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    members, records = request.store.reading(
+        lambda tx: (groups.members_of(tx, snapshot.state.id), tx.records(snapshot.state.id))
+    )
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
     unable = ""
@@ -133,8 +137,18 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
                 "deposed": beat.deposed,
                 "commands": None if beat.commands is None else sorted(beat.commands),
                 "not_ready": beat.not_ready,
+                "boot": beat.boot,
             }
         lacks = lacking(beat, commands)
+        cut_off = [
+            f"{record.name}: {why}"
+            for record in records
+            if (record.member, record.type, record.status)
+            == (member.name, ACTIVATION, Status.COMPLETE)
+            and record.attributes.get("server_id") == member.server_id
+            and record.action in (Action.CREATE, Action.UPDATE)
+            and (why := restarted(beat, record))
+        ]
         rows.append(
             {
                 "member": member.name,
@@ -142,7 +156,8 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
                 "epoch": member.epoch,
                 "agent": agent,
                 "lacks": lacks or None,
-                "sentence": unable or "; ".join(filter(None, [_sentence(member, beat), lacks])),
+                "sentence": unable
+                or "; ".join(filter(None, [_sentence(member, beat), *cut_off, lacks])),
             }
         )
     return rows
@@ -218,6 +233,22 @@ def not_ready(beat: Heartbeat | None) -> str:
     if beat is None or beat.not_ready is None or silent(beat):
         return ""
     return f"its agent is not ready: {beat.not_ready}"
+
+
+def restarted(beat: Heartbeat | None, record: Record) -> str:
+    """Return, in words, that the server of an activation was restarted since the application was
+    started there, and nothing has started it since; empty for others, and where the agent does not
+    tell.
+
+    A start command that was done on this boot, or whose check finds that it is in effect, is better
+    evidence than the boot: the application may start by itself.
+    """
+    started_on = record.attributes.get("boot")
+    if beat is None or beat.boot is None or started_on in (None, beat.boot):
+        return ""
+    if (record.properties or {}).get("start") in beat.in_effect:
+        return ""
+    return "its server was restarted, and it was not started there since"
 
 
 def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:

@@ -49,10 +49,11 @@ LOOK = 20.0
 def asks_nova(group: Group) -> bool:
     """Return whether a failover may need Nova to change the server of a role's holder."""
     kinds = (rung_kind(rung["kind"]) for rung in group.fence)
-    return _plugs(group) or any(each.server_after is ServerAfter.SHUTOFF for each in kinds)
+    return plugs_in(group) or any(each.server_after is ServerAfter.SHUTOFF for each in kinds)
 
 
-def _plugs(group: Group) -> bool:
+def plugs_in(group: Group) -> bool:
+    """Return whether Nova plugs something of a group into the servers of its members."""
     return any(spec.type in _PLUGGED for spec in group.resources.values())
 
 
@@ -87,7 +88,7 @@ def member_facts(
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
-    plugs = _plugs(group)
+    plugs = plugs_in(group)
     with alongside(lambda: _going(cloud, group.stack, here)) as going:
         states = {m.name: _state(cloud, m, end) for m in here if m.status != MARKED}
         facts = {

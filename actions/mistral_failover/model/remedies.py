@@ -161,6 +161,13 @@ _ALL = (
         "Nova changes the server again",
     ),
     Remedy(
+        "START_AGAIN",
+        "the server of a member was restarted, and its application was not started since",
+        "failover sweep {group}",
+        _GIVEN_BACK,
+        note="starts the application again",
+    ),
+    Remedy(
         "DETACH_VOLUME",
         "a volume is attached to another server",
         "openstack server remove volume {server} {volume}",

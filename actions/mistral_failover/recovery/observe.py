@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from shlex import quote
@@ -38,7 +38,7 @@ from mistral_failover.groups.agent_health import (
     silent,
     unready,
 )
-from mistral_failover.groups.candidates import asks_nova
+from mistral_failover.groups.candidates import asks_nova, plugs_in
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.service import standing
@@ -475,13 +475,15 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         condition = Condition.HUNG if silent(beat) else condition
         quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
-    why_not = said or look.why or quiet or None
-    kept, needs = view.kept_busy(member.server_id) if roles else ("", ())
-    if look.presence is Presence.PRESENT and kept and asks_nova(facts.group):
+    kept, needs = view.kept_busy(member.server_id)
+    asked = asks_nova(facts.group) if roles else plugs_in(facts.group)
+    if kept := kept if asked and look.presence is Presence.PRESENT else "":
         kept = f"a failover would wait for it: {kept}"
+    why_not = said or look.why or quiet or kept or None
+    if kept and roles:
         observed = replace(look, why="; ".join(filter(None, (kept, quiet))), needs=needs)
     else:
-        of_server = needs if look.presence is Presence.GONE else ()
+        of_server = needs if roles and look.presence is Presence.GONE else ()
         observed = replace(look, why=look.why or quiet, needs=of_server)
     return ObservedMember(
         member.name,
@@ -489,7 +491,7 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         observed,
         why_not,
         condition,
-        _able(view, facts, member, look, condition),
+        _able(view, facts, member, look, condition, needs if kept else ()),
     )
 
 
@@ -499,11 +501,13 @@ def _able(
     member: MemberRow,
     look: ObservedPresence,
     condition: Condition,
+    freeing: tuple[Need, ...],
 ) -> tuple[Need, ...]:
-    """Return what a person does so that a member may take a role, in order."""
+    """Return what a person does so that a member may take a role, in order. ``freeing``: what ends
+    the state of its server in which Nova plugs nothing in."""
     if condition is Condition.DELETED:
         return (need("REPLACE", member=member.name),)
-    ways = view.needs(member.server_id) if look.presence is Presence.GONE else ()
+    ways = view.needs(member.server_id) if look.presence is Presence.GONE else freeing
     if member.name in facts.lost:
         return (*ways, need("RECOVER", member=member.name))
     if member.name in facts.in_maintenance:
@@ -609,7 +613,7 @@ def _heal(
     name, policy = quote(facts.state.name), facts.group.heal
     if not facts.at_rest:
         return None, "its last order is not carried out yet", memory
-    if policy == "report":
+    if policy == "report" and not asked_for:
         return None, "the group file says heal: report", memory
     if suspensions.is_suspended(tx, facts.state.id):
         pause = "pause" in suspensions.of_group(tx, facts.state.id)
@@ -621,7 +625,7 @@ def _heal(
     if not facts.reached:
         again = _continuation(facts, seen, tx) if may else None
         why = f"the last failover did not end well (see failover status {name})"
-    elif seen.service is Service.DEGRADED:
+    elif seen.service in (Service.DEGRADED, Service.DOWN):
         again = _repair(facts, seen, tx) if may else None
     elif seen.service is Service.UNKNOWN:
         why = "what cannot be checked is not repaired"
@@ -656,27 +660,46 @@ def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
 
 
 def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) -> Heal | None:
-    """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
-    the roles are named. So no limit of moves counts."""
-    repairable = {name for name, each in facts.group.types.items() if each.repairable}
-    drifted = {
-        each.name: each.observed.why
-        for each in seen.resources
-        if each.type in repairable and each.observed.presence is Presence.CHANGED
-    }
+    """Converge to the same goal, with what has drifted to be updated, and what is gone to be made
+    again. Nothing moves: the holders of the roles are named. So no limit of moves counts."""
+    drifted = {each.name: each for each in _repairable(facts, seen)}
     if not drifted:
         return None
     for record in tx.records(facts.state.id):
+        each = drifted.get(record.name)
         if (
-            record.name in drifted
-            and record.type in repairable
+            each is not None
+            and (record.type, record.member) == (each.type, each.member)
             and record.status == Status.COMPLETE
+            and record.action in (Action.CREATE, Action.UPDATE)
         ):
-            tx.amend(
-                record, action=Action.UPDATE, status=Status.FAILED, reason=drifted[record.name]
-            )
-    said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
+            gone = each.observed.presence is Presence.GONE
+            action = Action.CREATE if gone else Action.UPDATE
+            tx.amend(record, action=action, status=Status.FAILED, reason=each.observed.why)
+    said = "; ".join(f"{name}: {each.observed.why}" for name, each in sorted(drifted.items()))
     return _same_goal(facts, f"drift observed, to be repaired: {said}", stay=True)
+
+
+def _repairable(facts: _ObservedGroup, seen: Observation) -> Iterator[ObservedResource]:
+    """Yield what a look found not as recorded and may be repaired by itself: what has drifted, and
+    of what serves also what is gone, if its member runs and all else that serves there is well."""
+    types = {name for name, each in facts.group.types.items() if each.repairable}
+    able = {each.name for each in seen.members if each.condition is Condition.RUNS}
+    if seen.another_stack or seen.stack_gone:
+        able = set()
+    able -= {
+        each.member
+        for each in seen.resources
+        if each.serves and each.type not in types and each.observed.presence is not Presence.PRESENT
+    }
+    for each in seen.resources:
+        if each.type not in types:
+            continue
+        presence = each.observed.presence
+        if presence is Presence.CHANGED or (
+            presence is Presence.GONE and each.serves and each.member in able
+        ):
+            yield each
 
 
 def _continuation(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) -> Heal | None:

@@ -12,9 +12,11 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Record
+from mistral_failover.groups.agent_health import restarted
 from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_context import (
@@ -124,10 +126,10 @@ def _start(
 ) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
-    command_member(context, operation, properties["start"], arguments, server_id)
+    result = command_member(context, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",
-        "attributes": {"server_id": server_id},
+        "attributes": {"server_id": server_id, "boot": result.boot},
     }
 
 
@@ -135,12 +137,15 @@ OPERATIONS = (activate, reactivate, quiesce)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
-    """Return whether the agent has stopped the application since it learned that it was deposed.
-    Only the application's own health check can tell whether it runs."""
+    """Return whether the application was started since its server was booted, and the agent has
+    not stopped it since, because it was deposed. Only the application's own health check can tell
+    whether it runs."""
     server_id = record.attributes.get("server_id")
     if record.member is None or server_id is None:
         return ObservedPresence(Presence.UNKNOWN, "no member or no server is recorded")
     beat = view.heartbeat(Address(record.group_id, group, record.member, server_id))
     if beat is not None and beat.deposed is not None:
         return ObservedPresence(Presence.GONE, f"its agent was deposed: {beat.deposed}")
+    if why := restarted(beat, record):
+        return ObservedPresence(Presence.GONE, why, (need("START_AGAIN"),))
     return AS_RECORDED

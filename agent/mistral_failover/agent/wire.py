@@ -61,6 +61,8 @@ MAX_RUNNING = 16
 """Names of running commands that a heartbeat carries."""
 MAX_KNOWN = 8 * 1024
 """Characters of the names of the commands that an agent knows, for its heartbeat to carry them."""
+MAX_BOOT = 64
+"""Characters of the identity of a boot."""
 MAX_REASON = 500
 """Characters of the reason why an agent is not ready."""
 MAX_NAME = 255
@@ -243,6 +245,11 @@ def is_number(value: Any) -> TypeGuard[int | float]:
         < value
         < _MAX_NUMBER  # NaN fails both comparisons; an int may have any length
     )
+
+
+def is_boot(value: Any) -> TypeGuard[str | None]:
+    """Return whether a value is the identity of a boot, or None where it is not known."""
+    return value is None or (is_text(value, MAX_BOOT) and value.isprintable() and value != "")
 
 
 def is_exit_code(value: Any) -> TypeGuard[int]:

@@ -19,7 +19,7 @@ PROCESS = ProcessIdentity(4711, 99, "a-boot")
 
 @pytest.fixture
 def journal(tmp_path):
-    with Journal(tmp_path / "journal") as one:
+    with Journal(tmp_path / "journal", boot="a-boot") as one:
         yield one
 
 

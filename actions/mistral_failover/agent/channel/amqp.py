@@ -126,7 +126,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     said = wire.unseal("heartbeat", message.body, message.headers, key_for)
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
     commands, stopping = said.get("commands"), said.get("stopping")
-    not_ready = said.get("not_ready")
+    not_ready, boot, in_effect = said.get("not_ready"), said.get("boot"), said.get("in_effect", [])
     if (said.get("group_id"), said.get("server_id")) != (
         to.group_id,
         to.server_id,
@@ -145,13 +145,16 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not (commands is None or _are_names(commands))
         or not isinstance(stopping, bool)
         or not (not_ready is None or wire.is_text(not_ready, wire.MAX_REASON))
+        or not wire.is_boot(boot)
+        or not _are_names(in_effect)
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     known = None if commands is None else frozenset(map(clean, commands))
     told = None if deposed is None else clean(deposed)
     why_not = None if not_ready is None else clean(not_ready)
     names = tuple(map(clean, running))
-    return at, Heartbeat(said["epoch"], ago, names, told, known, stopping, why_not)
+    done = frozenset(map(clean, in_effect))
+    return at, Heartbeat(said["epoch"], ago, names, told, known, stopping, why_not, boot, done)
 
 
 def _are_names(value: object) -> bool:

@@ -223,6 +223,7 @@ class Conversation:
                 stdout=clean(_field(said, "stdout", wire.is_text)),
                 stderr=clean(_field(said, "stderr", wire.is_text)),
                 replayed=_field(said, "replayed", _is_flag),
+                boot=_field(said, "boot", wire.is_boot),
             )
         if state == "refused" and said.get("code") in _REFUSALS:
             return ChannelError(said["code"], clean(_field(said, "message", wire.is_text)[:500]))

@@ -112,6 +112,8 @@ class EmulatedChannel:
             frozenset(said["commands"]),
             said["stopping"],
             said["not_ready"],
+            said["boot"],
+            frozenset(said["in_effect"]),
         )
 
     @property
@@ -176,6 +178,7 @@ def _result(body: dict[str, Any]) -> CommandResult:
         stdout=body["stdout"],
         stderr=body["stderr"],
         replayed=body["replayed"],
+        boot=body["boot"],
     )
 
 

@@ -80,7 +80,8 @@ class Command:
 class CommandResult:
     """What the agent recorded: a failed command (``exit_code`` not 0) is a result, too.
 
-    ``replayed``: the result came from the journal; this request did not run anything.
+    ``replayed``: the result came from the journal; this request did not run anything. ``boot``:
+    the identity of the server's boot on which the command took effect; None if it is not known.
     """
 
     id: str
@@ -88,6 +89,7 @@ class CommandResult:
     stdout: str
     stderr: str
     replayed: bool
+    boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class Heartbeat:
     ``deposed``: None, or the outcome of its ``on_deposed`` command after it learned that it was
     deposed. ``commands``: the names on its allow-list; None if they are too long for a heartbeat.
     ``stopping``: whether something of an earlier epoch may still run. ``not_ready``: why the agent
-    can carry out no command, in words; None if it can.
+    can carry out no command, in words; None if it can. ``boot``: the identity of the server's
+    present boot; None if the agent does not report it. ``in_effect``: the names of commands that
+    succeeded on this boot, or of which their check finds that they are in effect.
     """
 
     epoch: int
@@ -108,6 +112,8 @@ class Heartbeat:
     commands: frozenset[str] | None = None
     stopping: bool = False
     not_ready: str | None = None
+    boot: str | None = None
+    in_effect: frozenset[str] = frozenset()
 
 
 BROKER = "the broker"

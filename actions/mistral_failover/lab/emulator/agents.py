@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from mistral_failover.agent import wire
+from mistral_failover.agent.daemon import effects
 from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job
-from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.journal_file import refuse_changes
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
@@ -42,6 +43,7 @@ _KEY = bytes(32)  # of every agent: the token of a request shows who sent it
 _ACCOUNT = Account("root", 0, 0, (), "/root")
 _ANY = re.compile(r"(?s).*")
 _DISKS = {"writable": 0, "full": errno.ENOSPC, "read-only": errno.EROFS}
+_RESULT = ("id", "exit_code", "stdout", "stderr", "replayed", "boot")
 _STATUS = {"UNKNOWN_COMMAND": 403, "UNKNOWN_OUTCOME": 500}  # of all others: 409
 
 
@@ -69,7 +71,7 @@ class _GuestJournal(Journal):
     """A journal on the disk of a guest, of which a test says whether it can be written."""
 
     def __init__(self, folder: Path, guest: Guest) -> None:
-        super().__init__(folder, hold=False, safe=False)
+        super().__init__(folder, hold=False, safe=False, boot=guest.boot)
         self._guest = guest
         self.look_at_disk()
 
@@ -306,8 +308,14 @@ class GuestAgent:
         """Send a heartbeat, after a look at the disk."""
         self._learn_commands({})
         self._readiness.look()
+        effects.look(self._journal, self._desk, self._is_in_effect)
         self._desk.prompt()
         self._send()
+
+    def _is_in_effect(self, row: JournalEntry) -> bool:
+        """The check of a start of an application that has one."""
+        known = [self._emulation.state.applications[name] for name in self._guest.applications]
+        return any(each.start == row.name and each.status for each in known)
 
     def _send(self) -> None:
         """Hand what it has to say to the broker, which keeps its last heartbeat, and results for as
@@ -470,7 +478,7 @@ def _parse(body: dict[str, Any]) -> dict[str, Any]:
 def _result(document: dict[str, Any]) -> dict[str, Any]:
     """The agent's result, or its refusal as an error."""
     if document["state"] == "done":
-        return {key: document[key] for key in ("id", "exit_code", "stdout", "stderr", "replayed")}
+        return {key: document[key] for key in _RESULT}
     code, message = document["code"], document["message"]
     raise plain_error(code, _STATUS.get(code, 409), message, "docs/agent.md explains the code.")
 

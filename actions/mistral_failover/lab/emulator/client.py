@@ -102,6 +102,7 @@ class EmulatorClient:
         status: str | None = None,
         needs_volume: bool = False,
         told_only: bool = False,
+        at_boot: bool = False,
         stack: str | None = None,
         unless_partly_known: bool = False,
     ) -> list[str]:
@@ -115,6 +116,7 @@ class EmulatorClient:
             "status": status,
             "needs_volume": needs_volume,
             "told_only": told_only,
+            "at_boot": at_boot,
             "stack": stack,
             "unless_partly_known": unless_partly_known,
         }

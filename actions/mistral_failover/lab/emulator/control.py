@@ -160,6 +160,7 @@ def _add_application(call: Call) -> Any:
         status=call.body.get("status"),
         needs_volume=bool(call.body.get("needs_volume")),
         told_only=bool(call.body.get("told_only")),
+        at_boot=bool(call.body.get("at_boot")),
         stack_id=_stack_id(call, stack) if stack else None,
     )
     known = _commands_of(call, application)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 from mistral_failover.lab.emulator.core import Emulation
-from mistral_failover.lab.emulator.state import Application, Guest, Server
+from mistral_failover.lab.emulator.state import Application, Guest, Server, new_id
 
 MOUNT_FAILED = 32
 NOT_RUNNING = 3
@@ -62,15 +62,20 @@ def writers(emulation: Emulation, volume_id: str) -> list[str]:
 
 
 def boot(emulation: Emulation, server: Server) -> None:
-    """Starts a server's guest; no application runs in it yet."""
+    """Starts a server's guest, and in it what starts by itself."""
     end_agent(emulation, server.id)
     guest = emulation.state.guests.get(server.id)
     if guest is None:
         guest = Guest(server.id, server.project_id, server.host)
         emulation.state.guests[server.id] = guest
     guest.host, guest.powered, guest.condition = server.host, True, "healthy"
+    guest.boot = new_id()
     emulation.audit.record("guest_started", server=server.id, host=server.host)
     emulation.fire("guest.ports", server_id=server.id)
+    for name in guest.interrupted:
+        if emulation.state.applications[name].at_boot:
+            _start(emulation, guest, name, guest.devices.get(name, []))
+    guest.interrupted.clear()
     emulation.fire("agent.back", server_id=server.id)
 
 
@@ -85,6 +90,7 @@ def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
     """Ends everything that runs in a guest, without a command."""
     for name in list(guest.applications):
         del guest.applications[name]
+        guest.interrupted.append(name)
         emulation.audit.record(
             "application_ended", application=name, server=guest.server_id, cause=cause
         )

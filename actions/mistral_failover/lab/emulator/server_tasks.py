@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else Nova does with a server: pause, suspend, rescue, resize, shelve, migrate, copy, lock.
+"""What else Nova does with a server: pause, suspend, reboot, rescue, resize, shelve, migrate, copy,
+lock.
 
 One table: the ``vm_state`` in which each action is accepted (``nova.compute.api`` of Nova 34), the
 task that runs, and what the server is afterwards. A live migration moves the server to another
@@ -53,6 +54,7 @@ TASKS = {
         ("active",), "suspending", ("SUSPENDED", "suspended", SHUTDOWN), guest="freeze"
     ),
     "resume": ServerTask(("suspended",), "resuming", _ACTIVE, guest="thaw", unlocked=False),
+    "reboot": ServerTask(("active",), "rebooting", _ACTIVE, "REBOOT", guest="boot"),
     "rescue": ServerTask(
         ("active", "stopped", "error"), "rescuing", ("RESCUE", "rescued", RUNNING), guest="off"
     ),

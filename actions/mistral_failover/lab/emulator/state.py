@@ -392,6 +392,9 @@ class Guest:
     application to the time of its start, `devices` each application that writes to some of them
     only to those.
 
+    `boot` is the identity of its boot, and `interrupted` has the applications that its last end cut
+    off.
+
     What the broker keeps: `notice` is the latest epoch that its agent is told, `heartbeat` what the
     agent said last. `first_epoch`: the one in the agent's file.
     """
@@ -406,6 +409,8 @@ class Guest:
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
     devices: dict[str, list[str]] = field(default_factory=dict)
+    boot: str = field(default_factory=new_id)
+    interrupted: list[str] = field(default_factory=list)
     notice: int = 0
     first_epoch: int = 0
     heartbeat: dict[str, Any] | None = None
@@ -428,7 +433,8 @@ class Guest:
 class Application:
     """An application that guests can run: the named commands that start, stop and check it.
 
-    It writes to every volume of its guest; with `told_only` to those that its start names.
+    It writes to every volume of its guest; with `told_only` to those that its start names. With
+    `at_boot` its guest starts it again by itself, if it ran there before.
     """
 
     name: str
@@ -437,6 +443,7 @@ class Application:
     status: str | None = None
     needs_volume: bool = False
     told_only: bool = False
+    at_boot: bool = False
     stack_id: str | None = None
 
 

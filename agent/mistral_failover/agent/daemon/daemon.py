@@ -11,6 +11,7 @@ from mistral_failover.agent.broker import Broker
 from mistral_failover.agent.daemon import runner
 from mistral_failover.agent.daemon.deposed import DeposedCleanup, Deposer
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
+from mistral_failover.agent.daemon.effects import EffectsWatch
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
@@ -72,9 +73,11 @@ class Agent:
             lanes = Lanes(Worker(config, journal, dispatcher, line.exists).carry_out)
             publisher = ResultPublisher(line, outbox, dispatcher.prompt)
             deposer = Deposer(DeposedCleanup(config, journal, dispatcher), dispatcher)
+            effects = EffectsWatch(config, journal, dispatcher)
             publisher.start()
             deposer.start()
             readiness.start()
+            effects.start()
             LOG.info("The agent of server %s is in epoch %d", address.server_id, dispatcher.epoch)
             self._ready()
             try:
@@ -89,6 +92,7 @@ class Agent:
                 self._stopping()
                 self._end(dispatcher, deposer)
                 readiness.finish()
+                effects.finish()
                 publisher.finish(FAREWELL)
                 line.close()
 

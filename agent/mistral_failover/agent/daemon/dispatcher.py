@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -92,6 +92,7 @@ class CommandDispatcher:
         self._jobs: dict[tuple[int, str], Job] = {}
         self._pending_notice = _PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
+        self._in_effect: tuple[str, ...] = ()
         # None until an executor sent it.
         self._member = config.identity.member or journal.member()
         self._closing = False
@@ -265,6 +266,14 @@ class CommandDispatcher:
         """Send the next heartbeat without waiting for its turn."""
         with self._changed:
             self._heartbeat_at_once()
+
+    def found_in_effect(self, names: Iterable[str]) -> None:
+        """Set the names of the commands that are in effect on this boot of the server, for the
+        heartbeats."""
+        with self._changed:
+            before, self._in_effect = self._in_effect, tuple(names)
+            if self._in_effect != before:
+                self._heartbeat_at_once()
 
     def prompt(self) -> float:
         """Send the reports that are due; return the seconds until the next one is due."""
@@ -479,6 +488,8 @@ class CommandDispatcher:
             stopping=self.deposing != "no",
             commands=self._config.commands,
             not_ready=self._not_ready(),
+            boot=self._journal.boot,
+            in_effect=self._in_effect,
         )
 
 

@@ -40,6 +40,12 @@ it died; ``done``: it ended, or an operator knows that it took effect; ``unknown
 unknown; ``refused``: its epoch had ended before it began."""
 
 
+def boot_id() -> str:
+    """Return the identity of this boot of the server: Linux makes another one at each boot, and
+    keeps it while the server is suspended or moved while it runs."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 @dataclass(frozen=True)
 class ProcessIdentity:
     """A process of this server, identified uniquely: its group has the number ``pid``, and it began
@@ -54,7 +60,9 @@ class ProcessIdentity:
 class JournalEntry:
     """A command in the journal; times are seconds since 1970 by the server's clock.
 
-    ``message`` says why it has no end, or who reported that end; ``finding`` what its check found.
+    ``boot_id``: the boot of its process; of a command that is done, the boot on which it took
+    effect, as far as that is known. ``message`` says why it has no end, or who reported that end;
+    ``finding`` what its check found.
     """
 
     epoch: int
@@ -112,10 +120,15 @@ _COLUMNS = tuple(f.name for f in fields(JournalEntry))
 class Journal:
     """The journal of one agent; safe to use from several threads."""
 
-    def __init__(self, folder: Path, *, hold: bool = True, safe: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, hold: bool = True, safe: bool = True, boot: str | None = None
+    ) -> None:
         """Open the journal, and create it if it is missing. ``hold``: as the agent, of which only
         one may run; commands that read or settle need not. ``safe``: what is written survives a
-        loss of power; an emulated one needs not survive a real one. Raises `CodedError`."""
+        loss of power; an emulated one needs not survive a real one. ``boot``: the identity of this
+        boot of the server, if it is not that of this machine. Raises `CodedError`."""
+        self.boot = boot_id() if boot is None else boot
+        """The identity of this boot of the server."""
         self._folder = folder
         self._safe = safe
         self._lock = threading.RLock()
@@ -253,6 +266,19 @@ class Journal:
         rows = self._rows("WHERE epoch = ? AND reply_to != ''", (epoch,))
         return any(row.name not in besides for row in rows)
 
+    def in_effect(self, epoch: int) -> list[JournalEntry]:
+        """Return of each command's name the latest request of an epoch that succeeded, on whatever
+        boot, in the order of the names."""
+        return self._rows(
+            "WHERE number IN (SELECT MAX(number) FROM commands WHERE epoch = ? AND reply_to != ''"
+            " AND state = 'done' AND exit_code = 0 GROUP BY name) ORDER BY name",
+            (epoch,),
+        )
+
+    def confirmed(self, row: JournalEntry) -> None:
+        """Record that a command that was done on an earlier boot is in effect on this one."""
+        self._change(row.epoch, row.id, boot_id=self.boot)
+
     def start(
         self, epoch: int, command_id: str, name: str, arguments: Mapping[str, Any], reply_to: str
     ) -> None:
@@ -293,6 +319,7 @@ class Journal:
             stderr=stderr,
             seconds=seconds,
             ended_at=time.time(),
+            boot_id=self.boot,
             message="",
             finding="",
         )
@@ -301,8 +328,8 @@ class Journal:
         """Record what a command's check found; ``state``: done, received or unknown. Unless it
         found that the command is done, an operator's statement prevails."""
         if state == "done":
-            now = time.time()
-            self._change(epoch, command_id, state=state, exit_code=0, ended_at=now, finding=finding)
+            seen = {"ended_at": time.time(), "boot_id": self.boot, "finding": finding}
+            self._change(epoch, command_id, state=state, exit_code=0, **seen)
             return
         with self._lock, self._db:
             self._db.execute(
@@ -333,9 +360,9 @@ class Journal:
             ).fetchone()[0]
             self._db.execute(
                 "UPDATE commands SET state = ?, exit_code = ?, ended_at = ?, message = ?,"
-                " finding = ''"
+                " boot_id = ?, finding = ''"
                 " WHERE id = ? AND epoch = ?",
-                (*values, time.time(), said, command_id, epoch),
+                (*values, time.time(), said, self.boot, command_id, epoch),
             )
         return None if epoch is None else self.find(epoch, command_id)
 

@@ -190,6 +190,7 @@ def recorded(
         stderr=row.stderr or row.said,
         seconds=row.seconds or 0.0,
         replayed=replayed,
+        boot=row.boot_id,
     )
 
 

@@ -138,11 +138,15 @@ class AgentReports:
         stopping: bool,
         commands: Iterable[str],
         not_ready: str | None = None,
+        boot: str,
+        in_effect: Iterable[str] = (),
     ) -> None:
         """Send a heartbeat with the epoch, the running commands, whether something of an earlier
         epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
-        they are too long). ``not_ready``: why it can carry out no command, in words."""
-        known = sorted(commands)
+        they are too long). ``not_ready``: why it can carry out no command, in words. ``boot``: the
+        identity of this boot of the server, and ``in_effect`` the names of commands that are in
+        effect on it (none if they are too long)."""
+        known, effective = sorted(commands), list(in_effect)
         document = {
             "group_id": self._identity.group_id,
             "member": member,
@@ -153,6 +157,8 @@ class AgentReports:
             "stopping": stopping,
             "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
             "not_ready": None if not_ready is None else not_ready[: wire.MAX_REASON],
+            "boot": boot,
+            "in_effect": effective if sum(map(len, effective)) <= wire.MAX_KNOWN else [],
             "at": time.time(),
             "seconds_up": seconds_up,
         }

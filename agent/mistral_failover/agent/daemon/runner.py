@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from mistral_failover.agent.daemon.journal import ProcessIdentity
+from mistral_failover.agent.daemon.journal import ProcessIdentity, boot_id
 from mistral_failover.agent.daemon.settings import Account
 from mistral_failover.agent.wire import MAX_OUTPUT
 from mistral_failover.fault_points import reach
@@ -261,11 +261,6 @@ class _RunningProcess:
 def process_identity(pid: int) -> ProcessIdentity:
     """Return how to recognise a process of this server later. Raises OSError if there is none."""
     return ProcessIdentity(pid, _start_ticks(pid), boot_id())
-
-
-def boot_id() -> str:
-    """The identity of this boot of the server."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def kill_leftovers(identity: ProcessIdentity, grace: float = GRACE) -> bool:
