@@ -98,7 +98,7 @@ class Break(Arguments, ShowOne):
 
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
-    """Let the emulated servers of a group's stack run the commands of its activations, which on
+    """Let the emulated servers of a group's stack, without one all of them, run the commands of its activations, which on
     real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
     Return whether the cloud is emulated.
 
@@ -124,7 +124,7 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
                 stop=properties["stop"],
                 needs_volume=devices,
                 told_only=devices,
-                stack=document["stack"],
+                stack=document.get("stack"),
             )
     return True
 

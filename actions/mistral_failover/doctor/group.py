@@ -9,6 +9,7 @@ from shlex import quote
 
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.named import ProjectThings
 from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
@@ -122,10 +123,14 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def stack(subject: ExaminedGroup) -> Iterable[Finding]:
-    """Check that the stack exists, and that no update is running."""
+    """Check that the stack exists, and that no update is running. Without a stack: that the names
+    of the group file still lead to what the group has."""
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
+    if name is None:
+        yield from _named(subject)
+        return
     try:
         found = stack_shown(subject.examination.cloud, name)
     except CloudError as problem:
@@ -166,6 +171,31 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
         )
 
 
+def _named(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Compare what the group file names with what was found behind it when it was accepted."""
+    group, changed = subject.snapshot.group, False
+    things = ProjectThings(subject.examination.cloud)
+    for each in group.named:
+        known = group.identities[each.path]["id"]
+        try:
+            now = things.identity(each)["id"]
+        except CloudError as problem:
+            if problem.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            changed = True
+            yield warn(f"{each.path}: {problem.message} The group keeps {known}", problem.remedy)
+            continue
+        if now != known:
+            changed = True
+            yield warn(
+                f"{each.path}: the {each} is {now} now. The group keeps {known}",
+                f"To take it: failover group update FILE --name {quote(subject.name)}. Otherwise "
+                "write the id in the group file.",
+            )
+    if not changed:
+        yield ok("it has no stack; all names of its file lead to what it has")
+
+
 def members(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the members exist, and that another member can take over."""
     snapshot, examination = subject.snapshot, subject.examination
@@ -175,8 +205,9 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     if not seen:
         named = snapshot.group.members.autoscaling_group or "members"
         yield error(
-            f"stack {snapshot.group.stack} has no server of {named} now",
-            f"See what it has: openstack stack resource list -n 5 {quote(snapshot.group.stack)}; "
+            f"{snapshot.group.place} has no server of {named} now",
+            f"See what it has: openstack stack resource list -n 5 "
+            f"{quote(str(snapshot.group.stack))}; "
             "then correct members in the group file, or the stack.",
         )
         return
@@ -197,7 +228,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     ]
     for name in sorted(holders - {m.name for m in seen}):
         yield error(
-            f"{name} holds a role but is not a member of the stack",
+            f"{name} holds a role but is not a member any more",
             f"failover plan {subject.name}",
         )
     for fact in facts:

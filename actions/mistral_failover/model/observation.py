@@ -286,7 +286,7 @@ def judged(
     moved = _moved(off, standbys if alone else (), waits=alone and not cold) if off else ()
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
-        Flaw(f"{role} is on {member}, which is not a member of the stack")
+        Flaw(f"{role} is on {member}, which is not a member any more")
         for role, member in sorted(roles.items())
         if member not in known
     ]

@@ -377,16 +377,18 @@ def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> Observat
 def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
     """Return that the group's stack was deleted, or deleted and made again, as of
     ``model.observation.judged``; empty if it is there."""
-    state, group = facts.state, facts.group
+    state, stack = facts.state, facts.group.stack
+    if stack is None:
+        return {}
     try:
-        listed = view.listing.stack(group.stack)
+        listed = view.listing.stack(stack)
     except CloudError:
         return {}
     if listed is None:
-        return {"stack_gone": f"stack {group.stack} does not exist any more"}
-    if state.stack_id in (None, listed.id) or state.stack_name != group.stack:
+        return {"stack_gone": f"stack {stack} does not exist any more"}
+    if state.stack_id in (None, listed.id) or state.stack_name != stack:
         return {}
-    return {"another_stack": another_stack(group.stack, str(state.stack_id), listed.id)}
+    return {"another_stack": another_stack(stack, str(state.stack_id), listed.id)}
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:

@@ -187,7 +187,7 @@ def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) ->
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
-        "stack": row["definition"]["document"]["stack"],
+        "stack": row["definition"]["document"].get("stack"),
         "status": row["status"] or "DEFINED",
         "reason": row["reason"] or "",
         "cause": row["cause"] or "",

@@ -146,7 +146,7 @@ def view(call: Call, server: Server) -> dict[str, Any]:
     if version >= (2, 19):
         body["description"] = None
     if version >= (2, 26):
-        body["tags"] = []
+        body["tags"] = server.tags
     return {**body, **_for_administrators(server, host, version)} if call.admin else body
 
 
@@ -231,6 +231,7 @@ def _create(call: Call) -> Any:
         metadata=dict(asked.get("metadata") or {}),
         user_id=call.user_id,
     )
+    server.tags = list(map(str, asked.get("tags") or []))
     link = f"{call.emulation.url}/compute/v2.1/servers/{server.id}"
     return 202, {
         "server": {

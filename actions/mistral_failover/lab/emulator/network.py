@@ -56,6 +56,7 @@ def _port_view(call: Call, port: Port) -> dict[str, Any]:
         "status": port.status,
         "allowed_address_pairs": port.pairs,
         "port_security_enabled": True,
+        "tags": port.tags,
         "revision_number": port.revision,
     }
 
@@ -70,6 +71,7 @@ def _floating_view(call: Call, one: FloatingIp) -> dict[str, Any]:
         "port_id": one.port_id,
         "fixed_ip_address": port.address if port else None,
         "status": "ACTIVE" if one.port_id else "DOWN",
+        "tags": one.tags,
         "revision_number": one.revision,
     }
 
@@ -240,6 +242,21 @@ def _update_floating(call: Call) -> Any:
     return {"floatingip": _floating_view(call, one)}
 
 
+def _tag(one: Port | FloatingIp, call: Call) -> Any:
+    """PUT .../tags: these and no others."""
+    one.tags = sorted(set(map(str, call.body.get("tags") or [])))
+    call.emulation.changed()
+    return {"tags": one.tags}
+
+
+def _tag_port(call: Call) -> Any:
+    return _tag(_port(call), call)
+
+
+def _tag_floating(call: Call) -> Any:
+    return _tag(_floating(call), call)
+
+
 def _delete_floating(call: Call) -> Any:
     ports.remove(call.emulation, _floating(call).id)
     return 204, None
@@ -259,9 +276,11 @@ def routes() -> list[Route]:
         (port, _delete_port, "port_delete", "DELETE"),
         (f"{base}/floatingips", _list_floating, "floating_ip_list", "GET"),
         (f"{base}/floatingips", _create_floating, "floating_ip_create", "POST"),
+        (f"{port}/tags", _tag_port, "port_tag", "PUT"),
         (floating, _show_floating, "floating_ip_show", "GET"),
         (floating, _update_floating, "floating_ip_update", "PUT"),
         (floating, _delete_floating, "floating_ip_delete", "DELETE"),
+        (f"{floating}/tags", _tag_floating, "floating_ip_tag", "PUT"),
     )
     return [
         endpoint(SERVICE, path, handler, name, [method]) for path, handler, name, method in table
