@@ -348,7 +348,9 @@ class Loose(Protected):
         database = {**DATABASE["properties"], "start": f"start-{self.name}"}
         return {
             "failover_template_version": "2026-11-21",
-            "members": {"servers": {each: {"name": f"{self.name}-{each}"} for each in self.members}},
+            "members": {
+                "servers": {each: {"name": f"{self.name}-{each}"} for each in self.members}
+            },
             "resources": {
                 "data": {"type": "volume_attachment", "properties": data},
                 "database": {**DATABASE, "properties": {**database, "stop": f"stop-{self.name}"}},
@@ -389,9 +391,7 @@ def loose(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..
             tags = [f"role={name}-{member}"]
             group.ids[member] = group.make_server(f"{name}-{member}", tags=tags)
         group.ids["data"] = group.make_volume(f"{name}-data", metadata={"role": f"{name}-data"})
-        cloud.add_application(
-            name, start=f"start-{name}", stop=f"stop-{name}", needs_volume=True
-        )
+        cloud.add_application(name, start=f"start-{name}", stop=f"stop-{name}", needs_volume=True)
         return group
 
     return make

@@ -98,9 +98,9 @@ class Break(Arguments, ShowOne):
 
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
-    """Let the emulated servers of a group's stack, without one all of them, run the commands of its activations, which on
-    real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
-    Return whether the cloud is emulated.
+    """Let the emulated servers of a group's stack, without one all of them, run the commands of its
+    activations, which on real members the agent's file allows. Nothing happens in a real cloud, or
+    while the stack is missing. Return whether the cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """

@@ -128,9 +128,7 @@ def _ports(cloud: Cloud) -> list[_Candidate]:
 def _floating_ips(cloud: Cloud) -> list[_Candidate]:
     """Its address is its name: Neutron gives it none."""
     rows = networks.listed(cloud, "floatingips")
-    return [
-        _Candidate(str(row["id"]), str(row["floating_ip_address"]), _tags(row)) for row in rows
-    ]
+    return [_Candidate(str(row["id"]), str(row["floating_ip_address"]), _tags(row)) for row in rows]
 
 
 def _pools(cloud: Cloud) -> list[_Candidate]:

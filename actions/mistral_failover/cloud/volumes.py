@@ -24,7 +24,14 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import REMEDIES, CloudError, if_there, translated
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
-from mistral_failover.cloud.stacks import VOLUME, StackResource, meant, of_stack, stack_map, wrong_type
+from mistral_failover.cloud.stacks import (
+    VOLUME,
+    StackResource,
+    meant,
+    of_stack,
+    stack_map,
+    wrong_type,
+)
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_holders import (
@@ -154,7 +161,9 @@ def name_id(cloud: Cloud, volume_id: str) -> str:
     return _NAME_ID.if_shown(volume) or volume_id
 
 
-def refuse_unmovable(cloud: Cloud, stack: str | None, wanted: Mapping[str, Collection[str]]) -> None:
+def refuse_unmovable(
+    cloud: Cloud, stack: str | None, wanted: Mapping[str, Collection[str]]
+) -> None:
     """Refuse volumes that cannot do what a group needs; nothing is changed.
 
     ``wanted``: by volume (as for :func:`resolve_volume`) the members that hold it at the same time.
@@ -191,7 +200,9 @@ def refuse_busy(cloud: Cloud, stack: str | None, names: Collection[str]) -> None
             raise error
 
 
-def _resolved(cloud: Cloud, stack: str | None, resources: Mapping[str, StackResource], name: str) -> str:
+def _resolved(
+    cloud: Cloud, stack: str | None, resources: Mapping[str, StackResource], name: str
+) -> str:
     if name in resources:
         resource = resources[name]
         if stack is not None and resource.type != VOLUME:

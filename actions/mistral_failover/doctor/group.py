@@ -20,7 +20,7 @@ from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
-from mistral_failover.model.remedies import command, need
+from mistral_failover.model.remedies import another_server, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
@@ -273,8 +273,8 @@ def _alone(subject: ExaminedGroup, name: str) -> Finding:
         return ok(f"{sentence}: if it is lost, it is brought back")
     return error(
         f"{sentence}, so no member can take over",
-        "Add a server to the stack and to members in the group file, or set "
-        "members.when_no_standby: replace there. Then: failover group update FILE --name "
+        "Add a server to members in the group file, or set members.when_no_standby: replace there "
+        "(without a stack with members.restart: [start]). Then: failover group update FILE --name "
         f"{quote(subject.name)}",
     )
 
@@ -298,14 +298,14 @@ def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
         return subject.advised(need("END_MAINTENANCE"))
     if member.needs and not member.silent and not member.lacks:
         return subject.advised(*member.needs)
-    return f"Repair the cause, or: {_replace_command(subject, member)}"
+    return f"Repair the cause, or: {_another_server(subject, member.name)}"
 
 
 def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     """Return what helps a lost member: a confirmation that it is healthy again, if it can be, and
     another server otherwise."""
     sentence = f"{member.name} cannot take a role: it is declared lost"
-    replaced = _replace_command(subject, member)
+    replaced = _another_server(subject, member.name)
     if not subject.snapshot.reached:  # a confirmation would take the failover back
         return warn(sentence, _as_status(subject))
     try:
@@ -326,8 +326,8 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     )
 
 
-def _replace_command(subject: ExaminedGroup, member: MemberFact) -> str:
-    return command("REPLACE", subject.name, member=member.name)
+def _another_server(subject: ExaminedGroup, member: str) -> str:
+    return another_server(subject.snapshot.group.stack, member).command(subject.name)
 
 
 def _shared(subject: ExaminedGroup, servers: Mapping[str, str]) -> Iterable[Finding]:
@@ -412,7 +412,7 @@ def _evacuated(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterab
         except CloudError:
             continue  # of each member it was told
         if elsewhere is not None:
-            replaced = command("REPLACE", subject.name, member=name)
+            replaced = _another_server(subject, name)
             yield warn(
                 f"{rungs} will prove nothing about {name}, server {server_id}: {elsewhere}",
                 "A new server has no such past, once that guest is off: "

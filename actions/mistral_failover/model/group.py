@@ -24,8 +24,9 @@ A group file looks like a Heat template::
     on_event: {workflow: house.tell}  # and events: [blocked, failed]; default: all of them
 
 A group may have no ``stack``. Then the file names servers and volumes of the project, by name, id
-or tag (``model.named``)::
+or tag (``model.named``), and the group::
 
+    name: payments
     members:
       servers: {db_a: {tag: role=db-a}, db_b: {id: 5f0c...}}   # or a list of names
     resources:
@@ -191,7 +192,7 @@ def parse_group(
 ) -> Group:
     """Read a group file: its YAML text, or the mapping parsed from it.
 
-    :param name: the group's name; default: the name of the stack.
+    :param name: the group's name; default: the file's ``name``, else the name of the stack.
     :param types: the user's type files, in addition to the installed types.
     :param identities: by path, what was found behind what a group without a stack names. What is
         missing stays as it is named, for checks of the file alone.
@@ -203,12 +204,13 @@ def parse_group(
         check_grammar("name", name, "name")
     roles = read_roles(definition.get("roles", ["active"]))
     stack, known_types = definition.get("stack"), _types(types)
-    called = stack if name is None else name
+    called = definition.get("name", stack) if name is None else name
     if called is None:
         raise InvalidDocument(
-            "stack",
-            "a group without a stack has no name of its own",
-            "Give the group a name (--name NAME), or name its stack.",
+            "name",
+            "a group without a stack needs a name of its own",
+            "Write name: NAME in the group file, or give it: --name NAME. With a Heat stack, name "
+            "the stack.",
         )
     named = [] if stack is not None else _named_servers(definition["members"])
     group = Group(

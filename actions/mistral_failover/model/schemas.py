@@ -44,6 +44,7 @@ GROUP: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "failover_template_version": {"enum": list(VERSIONS)},
+        "name": _LABEL,
         "description": _TEXT,
         "stack": _LABEL,
         "members": {

@@ -180,9 +180,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         replace=document.get("replace", "create_first"),
         revive=document.get("revive", False),
         of_stack=document.get("of_stack", False),
-        names={
-            name: Thing(spec["names"]) for name, spec in properties.items() if "names" in spec
-        },
+        names={name: Thing(spec["names"]) for name, spec in properties.items() if "names" in spec},
         quiesce_covers=document.get("quiesce_covers", False),
         storage_covers=document.get("storage_covers", False),
         provides=Provides(document["provides"]) if "provides" in document else None,

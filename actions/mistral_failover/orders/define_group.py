@@ -22,8 +22,8 @@ from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import group_problems, template_problems
 from mistral_failover.model.types import ResourceType, load_type
 from mistral_failover.orders import operator_order
-from mistral_failover.orders.named_things import FoundThings, find_named
 from mistral_failover.orders.answers import GroupDefinition
+from mistral_failover.orders.named_things import FoundThings, find_named
 from mistral_failover.orders.plan import planner
 from mistral_failover.orders.plan.documents import PlanStep
 from mistral_failover.resources.resolution import Resolution, differs, resolve

@@ -59,7 +59,7 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
-from mistral_failover.model.remedies import Need, need
+from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
@@ -346,6 +346,7 @@ def _look(
         unguarded,
         facts.vacant,
         cold=cold,
+        stack=facts.group.stack,
         **_of_stack(view, facts),
     )
 
@@ -488,7 +489,7 @@ def _able(
 ) -> tuple[Need, ...]:
     """Return what a person does so that a member may take a role, in order."""
     if condition is Condition.DELETED:
-        return (need("REPLACE", member=member.name),)
+        return (another_server(facts.group.stack, member.name),)
     ways = view.needs(member.server_id) if look.presence is Presence.GONE else ()
     if member.name in facts.lost:
         return (*ways, need("RECOVER", member=member.name))

@@ -32,7 +32,8 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import ProjectTransaction
 
 Resolve = Callable[[Cloud, str | None, str], str]
-"""Returns the id for a stack (None: the project) and a name in the group file; raises `CloudError`."""
+"""Returns the id for a stack, None if the group has none, and a name in the group file; raises
+`CloudError`."""
 
 
 @dataclass(frozen=True)

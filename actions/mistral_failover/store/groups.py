@@ -253,8 +253,8 @@ class ReplacedMember:
 def record_stack(
     tx: ProjectSession, identity: str, before: str | None, name: str | None, stack_id: str | None
 ) -> bool:
-    """Record the name and the id of a group's stack, None if it has none any more, unless it has another name than ``before`` by
-    now. Return whether that took effect."""
+    """Record the name and the id of a group's stack, None if it has none any more, unless it has
+    another name than ``before`` by now. Return whether that took effect."""
     return tx.changed(
         groups.update()
         .where(groups.c.id == identity, groups.c.stack_name.is_not_distinct_from(before))

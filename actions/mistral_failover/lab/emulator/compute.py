@@ -202,6 +202,16 @@ def _show(call: Call) -> Any:
     return {"server": view(call, find_server(call))}
 
 
+def _update(call: Call) -> Any:
+    """PUT /servers/{id}: its name."""
+    server, asked = find_server(call), call.body.get("server")
+    if not isinstance(asked, dict) or not isinstance(asked.get("name", ""), str):
+        raise refused(400, "Invalid input for field/attribute server.")
+    server.name = asked.get("name", server.name)
+    call.emulation.changed()
+    return {"server": view(call, server)}
+
+
 def _create(call: Call) -> Any:
     asked = call.body.get("server")
     if not isinstance(asked, dict) or not asked.get("name") or "flavorRef" not in asked:
@@ -536,6 +546,7 @@ def routes() -> list[Route]:
         (f"{base}/servers/detail", _list_detail, "server_list", "GET", False),
         (f"{base}/servers", _create, "boot", "POST", False),
         (server, _show, "server_show", "GET", False),
+        (server, _update, "server_update", "PUT", False),
         (server, _delete, "delete_server", "DELETE", False),
         (f"{server}/action", _action, _action_name, "POST", False),
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),

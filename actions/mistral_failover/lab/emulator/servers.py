@@ -268,7 +268,6 @@ def _arrived_off(emulation: Emulation, server_id: str) -> None:
         server.power_state = SHUTDOWN
 
 
-
 def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
     """Lets the compute service make the guest again from an image; it keeps its volumes."""
     server.status = "REBUILD"
