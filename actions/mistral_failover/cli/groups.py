@@ -385,6 +385,7 @@ class Show(GroupCommand, ShowOne):
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
+            facts["stack"] = found["stack"] or "-"
             facts["roles"] = role_holders(found) or "-"
             facts["lost"] = ", ".join(found["lost"]) or "-"
             facts["members"] = "\n".join(
