@@ -19,18 +19,43 @@ from mistral_failover.model.named import Identity, Named, Thing
 _SHOWN = 12
 """The candidates that an error lists at most."""
 _NAME, _METADATA = Field("Nova", "name"), Field("Nova", "metadata")
-_CREATED, _TAGS = Field("Nova", "created"), Field("Nova", "tags", since="2.26")
+_CREATED = Field("Nova", "created")
+_NAMES = {service: Field(service, "name") for service in ("Neutron", "Octavia")}
+_ADDRESS = Field("Neutron", "floating_ip_address")
+_TAGS = {
+    Thing.SERVER: Field("Nova", "tags", since="2.26"),
+    Thing.PORT: Field("Neutron", "tags"),
+    Thing.FLOATING_IP: Field("Neutron", "tags"),
+    Thing.POOL: Field("Octavia", "tags"),
+}
+"""Volumes have none, only metadata."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Something that the project has. ``tags``: with ``key=value`` for each item of its metadata;
-    ``created_at``: of a server, in seconds since the epoch."""
+    """Something that the project has. ``row``: what the service shows of its tags; ``items``:
+    ``key=value`` for each item of its metadata; ``created_at``: of a server, in seconds since the
+    epoch."""
 
     id: str
     name: str
-    tags: frozenset[str]
+    thing: Thing
+    row: Mapping[str, Any]
+    items: frozenset[str] = frozenset()
     created_at: float | None = None
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Return its tags, as far as they are shown, and its metadata."""
+        field = _TAGS.get(self.thing)
+        shown = field.if_shown(self.row) if field else None
+        return self.items.union(map(str, shown or ()))
+
+    def has_tag(self, tag: str) -> bool:
+        """Return whether it has a tag. Raises `CloudError` NOT_OFFERED where that is not shown."""
+        if tag in self.items or (field := _TAGS.get(self.thing)) is None:
+            return tag in self.items
+        return tag in map(str, field.of(self.row) or ())
 
     def __str__(self) -> str:
         """Return it as an error lists it."""
@@ -40,7 +65,7 @@ class _Candidate:
     def is_meant(self, named: Named) -> bool:
         """Return whether a group file names it."""
         if named.by == "tag":
-            return named.value in self.tags
+            return self.has_tag(named.value)
         return named.value == (self.name if named.by == "name" else self.id)
 
 
@@ -106,7 +131,9 @@ def _servers(cloud: Cloud) -> list[_Candidate]:
         _Candidate(
             str(row["id"]),
             str(_NAME.of(row)),
-            frozenset(_TAGS.of(row)) | _items(_METADATA.of(row)),
+            Thing.SERVER,
+            row,
+            _items(_METADATA.of(row)),
             timeutils.parse_isotime(_CREATED.of(row)).timestamp(),
         )
         for row in cloud.rows("Nova", "servers", "/servers/detail")
@@ -115,33 +142,30 @@ def _servers(cloud: Cloud) -> list[_Candidate]:
 
 def _volumes(cloud: Cloud) -> list[_Candidate]:
     return [
-        _Candidate(str(each.id), str(each.name or ""), _items(each.metadata))
+        _Candidate(str(each.id), str(each.name or ""), Thing.VOLUME, {}, _items(each.metadata))
         for each in cloud.volumes.volumes.list()
     ]
 
 
 def _ports(cloud: Cloud) -> list[_Candidate]:
-    rows = networks.listed(cloud, "ports")
-    return [_Candidate(str(row["id"]), str(row.get("name") or ""), _tags(row)) for row in rows]
+    return _rows(Thing.PORT, _NAMES["Neutron"], networks.listed(cloud, "ports"))
 
 
 def _floating_ips(cloud: Cloud) -> list[_Candidate]:
     """Its address is its name: Neutron gives it none."""
-    rows = networks.listed(cloud, "floatingips")
-    return [_Candidate(str(row["id"]), str(row["floating_ip_address"]), _tags(row)) for row in rows]
+    return _rows(Thing.FLOATING_IP, _ADDRESS, networks.listed(cloud, "floatingips"))
 
 
 def _pools(cloud: Cloud) -> list[_Candidate]:
-    rows = load_balancers.pools(cloud)
-    return [_Candidate(str(row["id"]), str(row.get("name") or ""), _tags(row)) for row in rows]
+    return _rows(Thing.POOL, _NAMES["Octavia"], load_balancers.pools(cloud))
+
+
+def _rows(thing: Thing, name: Field, rows: Iterable[Mapping[str, Any]]) -> list[_Candidate]:
+    return [_Candidate(str(row["id"]), str(name.of(row) or ""), thing, row) for row in rows]
 
 
 def _items(metadata: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(f"{key}={value}" for key, value in metadata.items())
-
-
-def _tags(row: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(map(str, row.get("tags") or ()))
 
 
 _LISTERS: Mapping[Thing, Callable[[Cloud], list[_Candidate]]] = {
