@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests test-ansible agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -114,6 +114,21 @@ wheels: $(STAMP)
 test-guests: $(STAMP)
 	$(BIN)/pytest -m guests tests/installation -n 2 --durations=5
 
+# A playbook of the real Ansible beside a group, on the emulated cloud. Of the package ansible only
+# the collection is needed, and it needs an SDK of its time.
+ANSIBLE := .ansible
+$(ANSIBLE)/.installed:
+	python3 -m venv $(ANSIBLE)
+	$(ANSIBLE)/bin/pip install -q 'ansible-core==2.19.*' 'openstacksdk==4.4.0'
+	$(ANSIBLE)/bin/pip download -q --no-deps -d $(ANSIBLE) 'ansible==12.3.0'
+	$(ANSIBLE)/bin/python -c "import glob, zipfile; \
+	z = zipfile.ZipFile(glob.glob('$(ANSIBLE)/ansible-*.whl')[0]); \
+	z.extractall('$(ANSIBLE)', [n for n in z.namelist() if '/openstack/' in n])"
+	touch $@
+
+test-ansible: $(STAMP) $(ANSIBLE)/.installed
+	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py
+
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)
 	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
@@ -191,4 +206,4 @@ test-losses: machines-up
 	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker
+	rm -rf $(VENV) .ansible build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

@@ -91,3 +91,31 @@ def test_what_neutron_has_is_found_by_tag(rig: Rig, cloud: Any, kind: str) -> No
         assert found(cloud, thing, "name", name) == identity
     finally:
         rig.remove_of_neutron(kind, identity)
+
+
+def test_what_a_tool_asks_before_it_makes_or_changes_a_server(
+    rig: Rig, server: tuple[str, str]
+) -> None:
+    """Ansible's modules do; a group does not."""
+    flavor = rig.api().nova("GET", f"/flavors/{rig.flavor_id}").json()["flavor"]
+    assert flavor["id"] == rig.flavor_id
+    groups = rig.api().nova("GET", f"/servers/{server[0]}/os-security-groups").json()
+    assert isinstance(groups["security_groups"], list)
+    extensions = rig.api().neutron("GET", "/extensions").json()["extensions"]
+    assert {"standard-attr-tag", "port-security"} <= {each["alias"] for each in extensions}
+
+
+def test_a_server_shows_the_addresses_of_its_ports(rig: Rig) -> None:
+    server = rig.boot(network=rig.network_id)
+    rig.active(server)
+    try:
+        shown = rig.api().server(server)
+        port = rig.api().port(rig.port_of(server))
+        assert shown is not None
+        assert port is not None
+        (addresses,) = shown["addresses"].values()
+        assert [each["addr"] for each in addresses] == [
+            each["ip_address"] for each in port["fixed_ips"]
+        ]
+    finally:
+        rig.remove_servers([server])

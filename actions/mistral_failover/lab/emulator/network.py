@@ -28,6 +28,15 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 SERVICE = Service("network", error_body)
 refused = SERVICE.refused
+EXTENSIONS = (
+    "allowed-address-pairs",
+    "external-net",
+    "port-security",
+    "router",
+    "standard-attr-revisions",
+    "standard-attr-tag",
+)
+"""The aliases of Neutron's extensions of which there is something."""
 
 
 def _network_view(call: Call, network: Network) -> dict[str, Any]:
@@ -103,6 +112,12 @@ def _is_on_own(call: Call, one: Any) -> bool:
     return isinstance(one, Port) and call.sees(
         call.emulation.state.networks[one.network_id].project_id
     )
+
+
+def _extensions(call: Call) -> Any:
+    """What of Neutron's extensions there is."""
+    del call
+    return {"extensions": [{"alias": alias, "name": alias} for alias in EXTENSIONS]}
 
 
 def _networks(call: Call) -> Any:
@@ -267,6 +282,7 @@ def routes() -> list[Route]:
     base = "/network/v2.0"
     port, floating = f"{base}/ports/{{port_id}}", f"{base}/floatingips/{{floating_id}}"
     table = (
+        (f"{base}/extensions", _extensions, "extension_list", "GET"),
         (f"{base}/networks", _networks, "network_list", "GET"),
         (f"{base}/networks/{{network_id}}", _show_network, "network_show", "GET"),
         (f"{base}/ports", _list_ports, "port_list", "GET"),
