@@ -32,6 +32,7 @@ from keystoneauth1 import exceptions as keystone
 from mistral_failover.cloud.answers import ForeignAnswer, why_foreign
 from mistral_failover.lookups import NotResolved
 from mistral_failover.model.remedies import Need
+from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
 
 REMEDIES = {
@@ -298,7 +299,7 @@ def translate(
     secure = not isinstance(exc, keystone.SSLError)
     transient = secure and code in (*_TRANSIENT, _UNANSWERED)
     said = str(exc).strip() or type(exc).__name__
-    return CloudError.of_request(
+    failure = CloudError.of_request(
         doing,
         code,
         f"{name or 'the service'} is not reachable: {detail}" if transient else said,
@@ -308,6 +309,10 @@ def translate(
         detail=detail if transient else "",
         unknown=changes and sent and code in _UNKNOWN,
     )
+    if regions := getattr(exc, "failover_regions", None):
+        names = clean(", ".join(regions))
+        failure.remedy = f"Set region_name to a region that the catalog has: {names}."
+    return failure
 
 
 def refusal(

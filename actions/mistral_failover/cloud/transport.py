@@ -407,7 +407,11 @@ class GuardedSession(Session):
         key = repr(sorted(wanted.items()))
         found = known.data.get(key)
         if found is None:
-            found = super().get_endpoint_data(auth, **wanted)
+            try:
+                found = super().get_endpoint_data(auth, **wanted)
+            except keystone.CatalogException as error:
+                self._note_regions(error, wanted, auth)
+                raise
             if found is not None and found.max_microversion:
                 known.data[key] = found
         return found
@@ -448,6 +452,7 @@ class GuardedSession(Session):
             if not classified:
                 raise
             doing = _request(url, method, service)
+            self._note_regions(error, endpoint or {}, options.get("auth"))
             raise translate(error, doing, str(service), changes=changes(method)) from None
         finally:
             _call.recorded = outer
@@ -460,6 +465,19 @@ class GuardedSession(Session):
             kind = str((endpoint or {}).get("service_type", ""))
             raise self.explained(failure, method, str(answer.url), kind, options.get("auth"))
         return answer
+
+    def _note_regions(
+        self, error: Exception, wanted: Mapping[str, Any], auth: plugin.BaseAuthPlugin | None
+    ) -> None:
+        """Note in the error of a request that found no endpoint in which regions the catalog has
+        one: a region is found by its exact name only."""
+        chosen = auth or self.auth
+        if isinstance(error, keystone.CatalogException) and isinstance(chosen, BaseIdentityPlugin):
+            catalog = chosen.get_access(self).service_catalog
+            listed = catalog.get_endpoints(service_type=wanted.get("service_type"))
+            rows = [row for each in listed.values() for row in each if row is not None]
+            found = {str(row.get("region_id") or row.get("region")) for row in rows}
+            error.failover_regions = sorted(found - {wanted.get("region_name")})  # type: ignore[attr-defined]
 
     def explained(
         self,

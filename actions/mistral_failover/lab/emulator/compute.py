@@ -12,7 +12,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import server_tasks, servers
+from mistral_failover.lab.emulator import guests, server_tasks, servers
 from mistral_failover.lab.emulator.state import (
     Host,
     Network,
@@ -334,6 +334,8 @@ def _action(call: Call) -> Any:
         if not call.admin:
             raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
         servers.reset(call.emulation, server, str((call.body["os-resetState"] or {}).get("state")))
+    elif "os-getConsoleOutput" in call.body:
+        return 200, {"output": guests.console(call.emulation, server.id)}
     elif "lock" in call.body or "unlock" in call.body:
         server_tasks.lock(call.emulation, server, locked="lock" in call.body)
     else:

@@ -32,6 +32,23 @@ def runs(emulation: Emulation, guest: Guest) -> bool:
     return host.powered and guest.powered and guest.condition not in ("crashed", "frozen")
 
 
+_LAST_LINES = {
+    "healthy": "login: ",
+    "hung": "login: ",
+    "booting": "cloud-init[411]: starting",
+    "frozen": "login: ",
+    "crashed": "Kernel panic - not syncing: Fatal exception",
+}
+
+
+def console(emulation: Emulation, server_id: str) -> str:
+    """What a server's guest has written to its console, which is not much: it is emulated."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is None or not guest.powered:
+        return ""
+    return f"Booting an emulated guest on {guest.host}\n{_LAST_LINES[guest.condition]}\n"
+
+
 def keeps_devices(emulation: Emulation, server_id: str) -> bool:
     """Whether the guest is on and does not take part in the unplugging of a device."""
     guest = emulation.state.guests.get(server_id)

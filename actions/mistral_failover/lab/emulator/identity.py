@@ -36,7 +36,6 @@ from mistral_failover.lab.emulator.web import (
     utc,
 )
 
-REGION = "RegionOne"
 LIFETIME = 3600.0
 DOMAIN = {"id": "default", "name": "Default"}
 _ROLES = ("admin", "member", "reader")
@@ -105,7 +104,7 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
         "project": {"id": project.id, "name": project.name, "domain": DOMAIN},
         "is_domain": False,
         "roles": roles_of(user, trust),
-        "catalog": catalog(emulation.url, project.id, emulation.workflow_url),
+        "catalog": catalog(emulation, project.id),
         "audit_ids": [stable_hex("audit", str(token.issued_at))[:22]],
         "issued_at": utc(token.issued_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
         "expires_at": utc(token.expires_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -129,21 +128,22 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
     return {"token": body}
 
 
-def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[dict[str, Any]]:
-    """The service catalog for a project, with a Mistral if the cloud was given one."""
-    workflow = ("workflowv2", "mistral", workflow_url)
-    places = (
-        ("identity", "keystone", f"{url}/identity"),
-        ("compute", "nova", f"{url}/compute/v2.1"),
-        ("volumev3", "cinderv3", f"{url}/volume/v3/{project_id}"),
-        ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
-        ("network", "neutron", f"{url}/network"),
-        ("load-balancer", "octavia", f"{url}/load-balancer"),
-        ("dns", "designate", f"{url}/dns"),
-        ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
-        ("alarming", "aodh", f"{url}/alarming"),
-        *([workflow] if workflow_url else []),
-    )
+def catalog(emulation: Emulation, project_id: str) -> list[dict[str, Any]]:
+    """The service catalog for a project, with a Mistral if the cloud was given one; as its operator
+    has configured it."""
+    config, url = emulation.state.config, emulation.url
+    places = {
+        ("identity", "keystone"): "{url}/identity",
+        ("compute", "nova"): "{url}/compute/v2.1",
+        ("volumev3", "cinderv3"): "{url}/volume/v3/{project}",
+        ("block-storage", "cinder"): "{url}/volume/v3/{project}",
+        ("network", "neutron"): "{url}/network",
+        ("load-balancer", "octavia"): "{url}/load-balancer",
+        ("dns", "designate"): "{url}/dns",
+        ("orchestration", "heat"): "{url}/orchestration/v1/{project}",
+        ("alarming", "aodh"): "{url}/alarming",
+        ("workflowv2", "mistral"): emulation.workflow_url,
+    }
     return [
         {
             "id": stable_hex("service", kind),
@@ -153,14 +153,15 @@ def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[
                 {
                     "id": stable_hex("endpoint", kind, interface),
                     "interface": interface,
-                    "region": REGION,
-                    "region_id": REGION,
-                    "url": place,
+                    "region": config["region"],
+                    "region_id": config["region"],
+                    "url": place.replace("{url}", url).replace("{project}", project_id),
                 }
-                for interface in ("public", "internal", "admin")
+                for interface in config["interfaces"]
             ],
         }
-        for kind, name, place in places
+        for (kind, name), usual in places.items()
+        if (place := config["endpoints"].get(kind, usual))
     ]
 
 
@@ -344,7 +345,7 @@ def _project(call: Call) -> Any:
 
 def _catalog(call: Call) -> Any:
     """GET /auth/catalog: any token may ask."""
-    return {"catalog": catalog(call.emulation.url, call.project_id, call.emulation.workflow_url)}
+    return {"catalog": catalog(call.emulation, call.project_id)}
 
 
 # -- users, as far as an administrator disables and enables them

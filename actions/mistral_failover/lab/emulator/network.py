@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neutron's API v2.0: ports, floating IPs and the networks that they are on.
+"""Neutron's API v2.0: ports, floating IPs, the networks that they are on, subnets and routers.
 
 A change may carry `If-Match: revision_number=N`; Neutron refuses it with 412 if the object was
 changed since then. The addresses that a port may use in addition to its own are for the
@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import ports
-from mistral_failover.lab.emulator.state import FloatingIp, Network, Port
+from mistral_failover.lab.emulator import ports, topology
+from mistral_failover.lab.emulator.state import FloatingIp, Network, Port, Router, Subnet
 from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, next_page, paged
 
 _TYPES = {404: "HTTPNotFound", 403: "PolicyNotAuthorized", 412: "HTTPPreconditionFailed"}
@@ -25,6 +25,8 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     kind = _TYPES.get(status, "HTTPBadRequest" if status < 500 else "HTTPInternalServerError")
     return {"NeutronError": {"type": kind, "message": message, "detail": ""}}
 
+
+_ABOUT_THE_LIST = ("limit", "marker", "page_reverse", "fields", "sort_key", "sort_dir")
 
 SERVICE = Service("network", error_body)
 refused = SERVICE.refused
@@ -40,7 +42,6 @@ EXTENSIONS = (
 
 
 def _network_view(call: Call, network: Network) -> dict[str, Any]:
-    del call
     return {
         "id": network.id,
         "name": network.name,
@@ -48,18 +49,46 @@ def _network_view(call: Call, network: Network) -> dict[str, Any]:
         "status": "ACTIVE",
         "router:external": network.external,
         "shared": network.external,
+        "subnets": [each.id for each in topology.subnets_of(call.emulation, network.id)],
+    }
+
+
+def _subnet_view(call: Call, subnet: Subnet) -> dict[str, Any]:
+    del call
+    return {
+        "id": subnet.id,
+        "name": subnet.name,
+        "project_id": subnet.project_id,
+        "network_id": subnet.network_id,
+        "cidr": subnet.cidr,
+        "gateway_ip": subnet.gateway or None,
+        "ip_version": 4,
+        "enable_dhcp": True,
+    }
+
+
+def _router_view(call: Call, router: Router) -> dict[str, Any]:
+    del call
+    outside = {"network_id": router.external} if router.external else None
+    return {
+        "id": router.id,
+        "name": router.name,
+        "project_id": router.project_id,
+        "status": "ACTIVE",
+        "admin_state_up": True,
+        "external_gateway_info": outside,
     }
 
 
 def _port_view(call: Call, port: Port) -> dict[str, Any]:
-    del call
+    subnet_id = topology.subnet_id(call.emulation, port)
     return {
         "id": port.id,
         "name": port.name,
         "project_id": port.project_id,
         "network_id": port.network_id,
         "mac_address": port.mac,
-        "fixed_ips": [{"subnet_id": port.network_id, "ip_address": port.address}],
+        "fixed_ips": [{"subnet_id": subnet_id, "ip_address": port.address}],
         "device_id": port.device_id,
         "device_owner": port.device_owner,
         "status": port.status,
@@ -91,7 +120,7 @@ def _listed(
     """A page of what the caller may see, with the values that the query names. ``word``: for one of
     them, if Neutron refuses a marker that it does not know."""
     query = call.request.query_params.multi_items()
-    wanted = [(key, value) for key, value in query if key not in ("limit", "marker")]
+    wanted = [(key, value) for key, value in query if key not in _ABOUT_THE_LIST]
     shown = [
         view(call, one)
         for one in rows.values()
@@ -129,6 +158,14 @@ def _show_network(call: Call) -> Any:
     if found is None:
         raise refused(404, f"Network {call.path('network_id')} could not be found.")
     return {"network": _network_view(call, found)}
+
+
+def _list_subnets(call: Call) -> Any:
+    return _listed(call, "subnets", call.emulation.state.subnets, _subnet_view)
+
+
+def _list_routers(call: Call) -> Any:
+    return _listed(call, "routers", call.emulation.state.routers, _router_view)
 
 
 def _list_ports(call: Call) -> Any:
@@ -285,6 +322,8 @@ def routes() -> list[Route]:
         (f"{base}/extensions", _extensions, "extension_list", "GET"),
         (f"{base}/networks", _networks, "network_list", "GET"),
         (f"{base}/networks/{{network_id}}", _show_network, "network_show", "GET"),
+        (f"{base}/subnets", _list_subnets, "subnet_list", "GET"),
+        (f"{base}/routers", _list_routers, "router_list", "GET"),
         (f"{base}/ports", _list_ports, "port_list", "GET"),
         (f"{base}/ports", _create_port, "port_create", "POST"),
         (port, _show_port, "port_show", "GET"),

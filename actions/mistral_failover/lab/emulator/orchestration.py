@@ -13,13 +13,12 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator import stacks
 from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.hot_functions import TemplateError
 from mistral_failover.lab.emulator.state import Stack, StackResource
 from mistral_failover.lab.emulator.templates import (
-    TemplateError,
     check_parameters,
     dependencies,
     parse,
-    resolve,
     shown_parameters,
 )
 from mistral_failover.lab.emulator.web import Call, Handler, Service, endpoint, paged, utc
@@ -142,14 +141,14 @@ def _list(call: Call) -> Any:
 def _show(call: Call) -> Any:
     stack = find(call)
     emulation = call.emulation
-    scope = stacks.scope(emulation, stack)
+    definitions = stack.template.get("outputs") or {}
     outputs = [
         {
             "output_key": key,
-            "description": definition.get("description", "No description given"),
-            "output_value": resolve(definition.get("value"), scope),
+            "description": definitions[key].get("description", "No description given"),
+            "output_value": value,
         }
-        for key, definition in (stack.template.get("outputs") or {}).items()
+        for key, value in stacks.outputs(emulation, stack).items()
     ]
     return {
         "stack": {

@@ -9,9 +9,7 @@ address are the violation `address_on_two_servers`.
 
 from __future__ import annotations
 
-import itertools
-
-from mistral_failover.lab.emulator import balancing, guests
+from mistral_failover.lab.emulator import balancing, guests, topology
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import FloatingIp, Guest, Network, Port, Server, new_id
 
@@ -22,11 +20,17 @@ def network(emulation: Emulation, name: str | None) -> Network | None:
 
 
 def make(
-    emulation: Emulation, project_id: str, on: Network, name: str = "", *, by_nova: bool = False
+    emulation: Emulation,
+    project_id: str,
+    on: Network,
+    name: str = "",
+    *,
+    by_nova: bool = False,
+    address: str | None = None,
 ) -> Port:
-    """Makes a port with the next free address."""
-    taken = {port.address for port in emulation.state.ports.values()}
-    address = _free(on, taken)
+    """Makes a port with an address, or with the next free one."""
+    taken = {port.address for port in emulation.state.ports.values() if port.network_id == on.id}
+    address = address or topology.free_address(emulation, on, taken)
     mac = "fa:16:3e:" + ":".join(new_id()[at : at + 2] for at in (0, 2, 4))
     port = Port(new_id(), project_id, on.id, address, mac, name, made_by_nova=by_nova)
     emulation.state.ports[port.id] = port
@@ -34,19 +38,16 @@ def make(
     return port
 
 
-def make_floating_ip(emulation: Emulation, project_id: str, on: Network) -> FloatingIp:
-    """Makes a floating IP with the next free address."""
+def make_floating_ip(
+    emulation: Emulation, project_id: str, on: Network, address: str | None = None
+) -> FloatingIp:
+    """Makes a floating IP with an address, or with the next free one."""
     taken = {each.address for each in emulation.state.floating_ips.values()}
-    made = FloatingIp(new_id(), project_id, on.id, _free(on, taken))
+    address = address or topology.free_address(emulation, on, taken)
+    made = FloatingIp(new_id(), project_id, on.id, address)
     emulation.state.floating_ips[made.id] = made
     emulation.changed()
     return made
-
-
-def _free(on: Network, taken: set[str]) -> str:
-    numbers = (divmod(number, 250) for number in itertools.count(10))
-    addresses = (f"{on.prefix}.{high}.{low + 1}" for high, low in numbers)
-    return next(address for address in addresses if address not in taken)
 
 
 def remove(emulation: Emulation, identity: str) -> None:

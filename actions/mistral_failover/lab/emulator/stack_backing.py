@@ -1,33 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects behind a stack's resources: servers, volumes, and mere ids.
+"""The objects behind a stack's resources: servers, volumes, addresses, and mere ids.
 
 Among the latter is OS::Heat::TestResource, which takes `action_wait_secs` (else `wait_secs`) to be
 made, to get a new `value` and to be deleted, and whose `fail` lets the first two go wrong.
 """
 
+import secrets
+import string
 import time
+from collections.abc import Callable
 from typing import Any
 
 from oslo_utils import strutils
 
-from mistral_failover.lab.emulator import balancing, ports, servers, volume
+from mistral_failover.lab.emulator import attachments, balancing, ports, servers, topology, volume
 from mistral_failover.lab.emulator.core import Emulation
-from mistral_failover.lab.emulator.state import Network, Port, Stack, StackResource, new_id
+from mistral_failover.lab.emulator.hot_functions import text
+from mistral_failover.lab.emulator.state import (
+    Attachment,
+    Network,
+    Port,
+    Stack,
+    StackResource,
+    new_id,
+)
 from mistral_failover.lab.emulator.templates import (
     FLOATING_IP,
+    FLOATING_IP_ASSOCIATION,
+    LISTENER,
     LOAD_BALANCER,
+    NET,
     POOL,
     POOL_MEMBER,
     PORT,
+    RANDOM,
+    ROUTER,
+    ROUTER_INTERFACE,
     SERVER,
+    SUBNET,
     TEST,
     VOLUME,
+    VOLUME_ATTACHMENT,
 )
 
 # Properties that Heat changes in place; another one's change replaces the resource.
 _IN_PLACE = {
     SERVER: {"name", "metadata"},
     VOLUME: {"name", "size", "description", "metadata", "volume_type"},
+    RANDOM: set[str](),
+    NET: {"name"},
+    SUBNET: {"name"},
+    ROUTER: {"name", "external_gateway_info"},
+    PORT: {"name", "security_groups", "allowed_address_pairs"},
+    FLOATING_IP_ASSOCIATION: set[str](),
 }
 
 
@@ -42,7 +67,7 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
         "metadata": dict(asked.get("metadata") or {}),
         "user_id": stack.user_id,
     }
-    if resource.type == SERVER and (refusal := _refused_disk(emulation, asked)):
+    if resource.type == SERVER and (refusal := _refused(emulation, asked)):
         resource.physical_id, resource.refused = "", refusal
         emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
         return True
@@ -75,8 +100,11 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     if resource.type == TEST:
         resource.physical_id = "" if _fails(asked) else name
         return _take_time(emulation, stack, resource, "create")
-    made = _address(emulation, stack, resource) or _balanced(emulation, stack, resource)
-    resource.physical_id = made or new_id()
+    if resource.type == VOLUME_ATTACHMENT:
+        emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
+        return True
+    make_it = _MADE_AT_ONCE.get(resource.type)
+    resource.physical_id = (make_it(emulation, stack, resource) if make_it else "") or new_id()
     return False
 
 
@@ -87,6 +115,15 @@ def _boot_disk(asked: dict[str, Any]) -> dict[str, Any] | None:
             delete = strutils.bool_from_string(disk.get("delete_on_termination"))
             return {"id": str(disk["volume_id"]), "delete_on_termination": delete}
     return None
+
+
+def _refused(emulation: Emulation, asked: dict[str, Any]) -> str:
+    """Why no server is made as it was asked for; empty if it is."""
+    for each in asked.get("networks") or []:
+        name = each.get("network") or each.get("uuid")
+        if name and not each.get("port") and ports.network(emulation, name) is None:
+            return f"NotFound: Unable to find network with name or id '{name}'"
+    return _refused_disk(emulation, asked)
 
 
 def _refused_disk(emulation: Emulation, asked: dict[str, Any]) -> str:
@@ -108,39 +145,126 @@ def _refused_disk(emulation: Emulation, asked: dict[str, Any]) -> str:
 
 
 def _networks(emulation: Emulation, asked: dict[str, Any]) -> list[Network | Port]:
-    """The networks and ports of a server; what the cloud does not have is passed over."""
+    """The networks and ports of a server."""
     found = [
-        emulation.state.ports.get(each.get("port")) or ports.network(emulation, each.get("network"))
+        emulation.state.ports.get(each.get("port"))
+        or ports.network(emulation, each.get("network") or each.get("uuid"))
         for each in asked.get("networks") or []
     ]
     return [each for each in found if each is not None]
 
 
-def _address(emulation: Emulation, stack: Stack, resource: StackResource) -> str | None:
-    """Makes a port or a floating IP, on a network that the cloud has; returns its id."""
+def _net(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    name = resource.properties.get("name") or f"{stack.name}-{resource.name}"
+    return topology.make_network(emulation, stack.project_id, str(name)).id
+
+
+def _subnet(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
     asked = resource.properties
-    if resource.type == PORT:
-        network = ports.network(emulation, asked.get("network") or asked.get("network_id"))
-        return ports.make(emulation, stack.project_id, network).id if network else None
-    if resource.type == FLOATING_IP:
-        network = ports.network(emulation, asked.get("floating_network"))
-        return ports.make_floating_ip(emulation, stack.project_id, network).id if network else None
-    return None
+    network = ports.network(emulation, asked.get("network") or asked.get("network_id"))
+    if network is None:
+        return ""
+    name = str(asked.get("name") or "")
+    cidr, gateway = str(asked["cidr"]), asked.get("gateway_ip")
+    return topology.make_subnet(emulation, network, cidr, name=name, gateway=gateway).id
 
 
-def _balanced(emulation: Emulation, stack: Stack, resource: StackResource) -> str | None:
-    """Makes a load balancer, a pool of one, or a member of one; returns its id."""
+def _router(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    asked = resource.properties
+    outside = (asked.get("external_gateway_info") or {}).get("network")
+    name, external = str(asked.get("name") or ""), ports.network(emulation, outside)
+    return topology.make_router(emulation, stack.project_id, name, external).id
+
+
+def _router_interface(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
     asked, state = resource.properties, emulation.state
-    if resource.type == LOAD_BALANCER:
-        return balancing.make_load_balancer(emulation, stack.project_id).id
-    if resource.type == POOL:
-        balancer = state.load_balancers.get(str(asked.get("loadbalancer")))
-        return balancing.make_pool(emulation, balancer).id if balancer else None
-    pool = state.pools.get(str(asked.get("pool")))
-    if resource.type == POOL_MEMBER and pool is not None:
-        where = (str(asked.get("address")), int(asked.get("protocol_port") or 0))
-        return balancing.make_member(emulation, pool, *where, enabled=_enabled(asked)).id
-    return None
+    router = state.routers.get(str(asked.get("router") or asked.get("router_id")))
+    subnet = state.subnets.get(str(asked.get("subnet") or asked.get("subnet_id")))
+    if router is None or subnet is None:
+        return ""
+    router.subnets.append(subnet.id)
+    return f"{router.id}:subnet_id={subnet.id}"
+
+
+def _port(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    asked = resource.properties
+    network = ports.network(emulation, asked.get("network") or asked.get("network_id"))
+    if network is None:
+        return ""
+    fixed = next((each.get("ip_address") for each in asked.get("fixed_ips") or []), None)
+    name = str(asked.get("name") or "")
+    return ports.make(emulation, stack.project_id, network, name, address=fixed).id
+
+
+def _floating_ip(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    asked = resource.properties
+    outside = asked.get("floating_network") or asked.get("floating_network_id")
+    network = ports.network(emulation, outside)
+    if network is None:
+        return ""
+    fixed = asked.get("floating_ip_address")
+    made = ports.make_floating_ip(emulation, stack.project_id, network, fixed)
+    made.port_id = _known_port(emulation, asked)
+    return made.id
+
+
+def _floating_ip_association(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    made = emulation.state.floating_ips.get(str(resource.properties.get("floatingip_id")))
+    if made is None:
+        return ""
+    made.port_id = _known_port(emulation, resource.properties)
+    made.revision += 1
+    return f"{made.id}:{made.port_id}"
+
+
+def _known_port(emulation: Emulation, asked: dict[str, Any]) -> str | None:
+    port_id = str(asked.get("port_id"))
+    return port_id if port_id in emulation.state.ports else None
+
+
+def _random(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    length = int(resource.properties.get("length") or 32)
+    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(length))
+
+
+def _load_balancer(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    name = str(resource.properties.get("name") or "")
+    return balancing.make_load_balancer(emulation, stack.project_id, name).id
+
+
+def _pool(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    asked = resource.properties
+    listeners = (r for r in stack.resources.values() if r.type == LISTENER)
+    of_listener = {r.physical_id: r.properties.get("loadbalancer") for r in listeners}
+    balancer_id = asked.get("loadbalancer") or of_listener.get(str(asked.get("listener")))
+    balancer = emulation.state.load_balancers.get(str(balancer_id))
+    return balancing.make_pool(emulation, balancer).id if balancer else ""
+
+
+def _pool_member(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    asked = resource.properties
+    pool = emulation.state.pools.get(str(asked.get("pool")))
+    if pool is None:
+        return ""
+    where = (text(asked.get("address")), int(asked.get("protocol_port") or 0))
+    return balancing.make_member(emulation, pool, *where, enabled=_enabled(asked)).id
+
+
+_MADE_AT_ONCE: dict[str, Callable[[Emulation, Stack, StackResource], str]] = {
+    NET: _net,
+    SUBNET: _subnet,
+    ROUTER: _router,
+    ROUTER_INTERFACE: _router_interface,
+    PORT: _port,
+    FLOATING_IP: _floating_ip,
+    FLOATING_IP_ASSOCIATION: _floating_ip_association,
+    RANDOM: _random,
+    LOAD_BALANCER: _load_balancer,
+    POOL: _pool,
+    POOL_MEMBER: _pool_member,
+}
+"""What makes the object behind a resource, and returns its id: empty if what it is to be made on is
+not there, then it is a mere id."""
 
 
 def _enabled(asked: dict[str, Any]) -> bool:
@@ -178,6 +302,9 @@ def change(
     if resource.type == POOL_MEMBER and _enabled(resource.properties) != _enabled(wanted):
         balancing.set_member(emulation, resource.physical_id, enabled=_enabled(wanted))
     resource.properties = wanted
+    if resource.type == VOLUME_ATTACHMENT:
+        emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
+        return True
     if resource.type == TEST and (valued or _fails(wanted)):
         return _take_time(emulation, stack, resource, "update")
     asked, state = resource.properties, emulation.state
@@ -195,7 +322,10 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
     server = emulation.state.servers.get(physical_id)
     if server is not None:
         servers.delete(emulation, server, f"req-{new_id()}")
+    if (attachment := emulation.state.attachments.get(physical_id)) is not None:
+        _detach(emulation, attachment)
     ports.remove(emulation, physical_id)
+    topology.remove(emulation, physical_id)
     balancing.remove(emulation, physical_id)
     found = emulation.state.volumes.get(physical_id)
     if found is not None and emulation.state.attachments_of(volume_id=physical_id):
@@ -211,8 +341,38 @@ def lingers(emulation: Emulation, stack: Stack, resource: StackResource) -> bool
 
 
 def exists(emulation: Emulation, physical_id: str) -> bool:
-    """Whether a server or volume is still there."""
-    return physical_id in emulation.state.servers or physical_id in emulation.state.volumes
+    """Whether a server, a volume or an attachment is still there."""
+    state = emulation.state
+    return any(physical_id in kind for kind in (state.servers, state.volumes, state.attachments))
+
+
+def pursue(emulation: Emulation, resource: StackResource) -> None:
+    """Takes the next step to what a resource is to become, if it consists of several: a volume is
+    detached from where it was, then attached when it and the server are ready."""
+    if resource.type != VOLUME_ATTACHMENT or resource.action == "DELETE":
+        return
+    state, asked = emulation.state, resource.properties
+    server = state.servers.get(str(asked["instance_uuid"]))
+    volume_asked = state.volumes.get(str(asked["volume_id"]))
+    if server is None or volume_asked is None:
+        return
+    own = state.attachments_of(server_id=server.id, volume_id=volume_asked.id)
+    before = state.attachments.get(resource.physical_id)
+    if own:
+        resource.physical_id = own[0].id
+    elif before is not None:
+        _detach(emulation, before)
+    elif server.status == "ACTIVE" and volume_asked.status == "available":
+        device = asked.get("mountpoint") or None
+        resource.physical_id = attachments.attach(emulation, server, volume_asked, device).id
+
+
+def _detach(emulation: Emulation, attachment: Attachment) -> None:
+    server = emulation.state.servers.get(attachment.server_id)
+    if server is not None and attachment.status == "attached":
+        event = "compute_detach_volume"
+        action = emulation.state.accept(server, f"req-{new_id()}", "detach_volume", event)
+        attachments.detach(emulation, server, attachment, action)
 
 
 def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
@@ -220,6 +380,8 @@ def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     real: Any
     if resource.type == SERVER and resource.refused and not resource.physical_id:
         return "failed", resource.refused
+    if resource.type == VOLUME_ATTACHMENT:
+        return _state_of_attachment(emulation, resource)
     if resource.type == SERVER:
         real = emulation.state.servers.get(resource.physical_id)
         good, bad = "ACTIVE", "ERROR"
@@ -244,8 +406,55 @@ def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     return ("ready" if real.status == good else "busy"), ""
 
 
-def name_of(emulation: Emulation, resource: StackResource) -> str:
-    """The name of the object behind the resource, else the resource's own."""
-    state = emulation.state
-    real: Any = state.servers.get(resource.physical_id) or state.volumes.get(resource.physical_id)
-    return real.name if real is not None else resource.name
+def _state_of_attachment(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
+    state, asked = emulation.state, resource.properties
+    attachment = state.attachments.get(resource.physical_id)
+    server = state.servers.get(str(asked["instance_uuid"]))
+    made = state.volumes.get(str(asked["volume_id"]))
+    if resource.action == "DELETE":
+        return ("busy" if attachment else "gone"), ""
+    if server is None:
+        return "failed", f"NotFound: Instance {asked['instance_uuid']} could not be found."
+    if made is None:
+        return "failed", f"NotFound: Volume {asked['volume_id']} could not be found."
+    if made.status == "error":
+        return "failed", "Error: Volume in error state"
+    own = attachment is not None and attachment.server_id == server.id
+    if own and attachment is not None and attachment.status == "attached":
+        return "ready", ""
+    if attachment is None and made.status == "in-use" and not made.multiattach:
+        words = f"volume {made.id} is already attached to another server"
+        return "failed", f"BadRequest: Invalid volume: {words}"
+    return "busy", ""
+
+
+def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
+    """A resource's attributes: its properties, and what the object behind it has."""
+    state, identity = emulation.state, resource.physical_id
+    server, made = state.servers.get(identity), state.volumes.get(identity)
+    port, floating = state.ports.get(identity), state.floating_ips.get(identity)
+    balancer = state.load_balancers.get(identity)
+    found: dict[str, Any] = {**resource.properties, "name": resource.name, "show": {}}
+    if server is not None:
+        addresses = ports.addresses(emulation, server.id)
+        first = next((each[0] for each in addresses.values() if each), "")
+        found |= {"name": server.name, "networks": addresses, "first_address": first}
+        found |= {"accessIPv4": "", "instance_name": f"instance-{server.id[:8]}"}
+    elif made is not None:
+        found |= {"name": made.name, "size": str(made.size), "status": made.status}
+    elif port is not None:
+        found |= {"name": port.name, "mac_address": port.mac, "status": port.status}
+        found |= {
+            "fixed_ips": [
+                {"ip_address": port.address, "subnet_id": topology.subnet_id(emulation, port)}
+            ]
+        }
+    elif floating is not None:
+        found |= {"floating_ip_address": floating.address, "port_id": floating.port_id}
+    elif balancer is not None:
+        found |= {"vip_address": balancer.address, "vip_port_id": None}
+    elif resource.type == RANDOM:
+        found |= {"value": identity}
+    elif resource.type == TEST:
+        found |= {"output": resource.properties.get("value")}
+    return found

@@ -14,23 +14,22 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.lab.emulator import ports, stack_backing
+from mistral_failover.lab.emulator import stack_backing
 from mistral_failover.lab.emulator.core import Emulation, transition
+from mistral_failover.lab.emulator.hot_functions import Scope, TemplateError, holds, resolve, walk
 from mistral_failover.lab.emulator.state import Stack, StackResource, new_id
 from mistral_failover.lab.emulator.templates import (
     GROUPS,
-    SERVER,
     VOLUME,
-    Scope,
+    VOLUME_ATTACHMENT,
     behind,
     dependencies,
-    group_attributes,
     is_template,
     members_template,
     parameters,
     parse,
-    resolve,
     short_id,
+    wanted,
     without,
 )
 from mistral_failover.lab.emulator.web import take_fault
@@ -41,6 +40,7 @@ _OVERHEAD = {
     "ROLLBACK": "stack_patch",
     "DELETE": "stack_delete",
 }
+_AGAIN = 0.1  # seconds
 _KINDS = {
     "CREATE": "stack_create",
     "UPDATE": "patch",
@@ -116,11 +116,12 @@ def preview(
     changes: dict[str, list[tuple[str, str, str]]] = {
         what: [] for what in ("unchanged", "updated", "replaced", "added", "deleted")
     }
-    wanted = template.get("resources") or {}
     updated = replace(stack, template=template, parameters=given)
-    for name, definition in wanted.items():
+    new = scope(emulation, updated)
+    definitions = wanted(template, new)
+    for name, definition in definitions.items():
         resource, alias = stack.resources.get(name), definition["type"]
-        asked = resolve(definition.get("properties") or {}, scope(emulation, updated))
+        asked = resolve(definition.get("properties") or {}, new)
         if resource is None:
             changes["added"].append((name, alias, ""))
             continue
@@ -130,7 +131,7 @@ def preview(
             what = "replaced"
         changes[what].append((name, alias, resource.physical_id))
     for name, resource in stack.resources.items():
-        if name not in wanted:
+        if name not in definitions:
             changes["deleted"].append((name, resource.alias, resource.physical_id))
     return changes
 
@@ -138,7 +139,7 @@ def preview(
 def begin(emulation: Emulation, stack: Stack, action: str) -> None:
     """Starts CREATE, UPDATE, ROLLBACK or DELETE, in place of a running action."""
     stack.generation += 1
-    for name, definition in (stack.template.get("resources") or {}).items():
+    for name, definition in _definitions(emulation, stack).items():
         if name not in stack.resources and action != "DELETE":
             now, alias = time.time(), definition["type"]
             kind = behind(alias, stack.registry)
@@ -154,6 +155,13 @@ def begin(emulation: Emulation, stack: Stack, action: str) -> None:
     )
 
 
+def _definitions(emulation: Emulation, stack: Stack) -> dict[str, Any]:
+    """The definitions of the resources that a stack is to have."""
+    if not any("condition" in each for each in (stack.template.get("resources") or {}).values()):
+        return stack.template.get("resources") or {}
+    return wanted(stack.template, scope(emulation, stack))
+
+
 def _half(emulation: Emulation, stack: Stack) -> float:
     """Half of what Heat itself needs, before and again after the stack's parts."""
     name = "stack_nested" if stack.parent else _OVERHEAD[stack.action]
@@ -165,10 +173,10 @@ def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
     stack = emulation.state.stacks.get(stack_id)
     if stack is None or generation != stack.generation or stack.status != "IN_PROGRESS":
         return
-    wanted = {} if stack.action == "DELETE" else stack.template.get("resources") or {}
+    goal = {} if stack.action == "DELETE" else _definitions(emulation, stack)
     moved = True
     while moved:
-        moved = sum(_advance(emulation, stack, name, wanted[name]) for name in wanted) > 0
+        moved = sum(_advance(emulation, stack, name, goal) for name in goal) > 0
     busy = any(
         r.status == "IN_PROGRESS" or (_retires(r) and not r.retired_reason)
         for r in stack.resources.values()
@@ -179,12 +187,12 @@ def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
         _finish(emulation, stack, "FAILED", reason)
         return
     stuck = [r.retired_reason for r in stack.resources.values() if r.retired_reason]
-    if stuck and not busy and all(_ready(stack, name) for name in wanted):
+    if stuck and not busy and all(_ready(stack, name) for name in goal):
         _finish(emulation, stack, "FAILED", f"Resource DELETE failed: {stuck[0]}")
         return
-    if failed or busy or any(not _ready(stack, name) for name in wanted):
+    if failed or busy or any(not _ready(stack, name) for name in goal):
         return
-    surplus = [r for name, r in stack.resources.items() if name not in wanted]
+    surplus = [r for name, r in stack.resources.items() if name not in goal]
     # Volumes go last: until the servers are gone they may still be attached.
     last = [r for r in surplus if r.type == VOLUME]
     for resource in [r for r in surplus if r.type != VOLUME] or last:
@@ -216,45 +224,46 @@ def _ready(stack: Stack, name: str) -> bool:
     )
 
 
-def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str, Any]) -> bool:
+def _advance(emulation: Emulation, stack: Stack, name: str, goal: dict[str, Any]) -> bool:
     """Checks one resource if its turn has come; False when there was nothing to do."""
-    resource = stack.resources[name]
+    resource, definition = stack.resources[name], goal[name]
     if resource.status == "IN_PROGRESS" or resource.generation == stack.generation:
         return False
-    if not all(_ready(stack, other) for other in dependencies(definition)):
+    if not all(_ready(stack, other) for other in dependencies(definition) if other in goal):
         return False
-    wanted = resolve(definition.get("properties") or {}, scope(emulation, stack))
+    try:
+        asked = resolve(definition.get("properties") or {}, scope(emulation, stack))
+    except TemplateError as error:
+        resource.generation = stack.generation
+        _set_resource(stack, resource, stack.action, "FAILED", f"{error.kind}: {error}")
+        return True
     kind = behind(definition["type"], stack.registry)
     resource.alias = definition["type"]
     resource.generation = stack.generation
     if resource.action == "INIT":
-        resource.type, resource.properties = kind, wanted
+        resource.type, resource.properties = kind, asked
         _make(emulation, stack, resource)
         return True
     # A nested stack that failed is updated, unless it was marked unhealthy as a whole.
     failed = resource.status == "FAILED"
     unhealthy = failed and (resource.action == "CHECK" or not _nests(kind))
-    if (
-        unhealthy
-        or resource.type != kind
-        or stack_backing.needs_replacement(kind, resource, wanted)
-    ):
+    if unhealthy or resource.type != kind or stack_backing.needs_replacement(kind, resource, asked):
         if resource.retired_id:
             # Its last replacement failed: that goes at once, the first one when there is another.
             _unmake(emulation, resource.physical_id)
         else:
             resource.retired_id = resource.physical_id
-        resource.type, resource.properties, resource.created = kind, wanted, time.time()
+        resource.type, resource.properties, resource.created = kind, asked, time.time()
         resource.retired_reason = ""
         _make(emulation, stack, resource)
     elif _nests(kind):
-        resource.properties = wanted
+        resource.properties = asked
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS")
         nested = emulation.state.stacks[resource.physical_id]
         nested.files, nested.registry = stack.files, _registry_within(stack, resource)
         update(emulation, nested, *_nested(stack, resource, nested))
-    elif resource.properties != wanted:
-        under_way = stack_backing.change(emulation, stack, resource, wanted)
+    elif resource.properties != asked:
+        under_way = stack_backing.change(emulation, stack, resource, asked)
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS" if under_way else "COMPLETE")
     if _retires(resource):
         resource.retired_reason = ""
@@ -286,24 +295,77 @@ def scope(emulation: Emulation, stack: Stack) -> Scope:
 
     def physical_id(name: str) -> str | None:
         resource = stack.resources.get(name)
-        return resource.physical_id if resource else None
+        return _reference(emulation, resource) if resource else None
 
-    def attribute(name: str, wanted: str) -> Any:
+    def attribute(name: str, path: list[Any]) -> Any:
         resource = stack.resources.get(name)
-        return attributes(emulation, resource).get(wanted) if resource else None
+        return _attribute(emulation, resource, path) if resource and path else None
 
     project = emulation.state.projects[stack.project_id]
-    return Scope(parameters(stack, project), physical_id, attribute)
+    conditions = stack.template.get("conditions") or {}
+    return Scope(parameters(stack, project), physical_id, attribute, stack.files, conditions)
+
+
+def outputs(emulation: Emulation, stack: Stack) -> dict[str, Any]:
+    """The outputs of a stack; of one that cannot be told, None."""
+    within, found = scope(emulation, stack), {}
+    for name, definition in (stack.template.get("outputs") or {}).items():
+        try:
+            there = holds(definition.get("condition", True), within)
+            found[name] = resolve(definition.get("value"), within) if there else None
+        except TemplateError:
+            found[name] = None
+    return found
+
+
+def _reference(emulation: Emulation, resource: StackResource) -> str | None:
+    """What ``get_resource`` is: the physical id, unless the template behind it has another one."""
+    nested = emulation.state.stacks.get(resource.physical_id)
+    named = (nested.template.get("outputs") or {}) if nested else {}
+    if nested is not None and "OS::stack_id" in named:
+        return str(outputs(emulation, nested)["OS::stack_id"] or resource.physical_id)
+    return resource.physical_id
+
+
+def _attribute(emulation: Emulation, resource: StackResource, path: list[Any]) -> Any:
+    """What ``get_attr`` is: an attribute, and the way into it."""
+    if resource.type in GROUPS:
+        return _group_attribute(emulation, resource, path)
+    return walk(attributes(emulation, resource), path)
+
+
+def _group_attribute(emulation: Emulation, group: StackResource, path: list[Any]) -> Any:
+    """An attribute of a group: of its own, of one member (``resource.NAME``), or of all members as
+    a list (``outputs_list``; any other word of a resource group) or a map (``outputs``)."""
+    name, *rest = str(path[0]), *path[1:]
+    own = attributes(emulation, group)
+    nested = emulation.state.stacks.get(group.physical_id)
+    members = nested.resources if nested else {}
+    if name in own:
+        return walk(own[name], rest)
+    if name.startswith("resource."):
+        _, member, *inner = name.split(".", 2)
+        found = members.get(member)
+        if found is None:
+            return None
+        way = [*inner, *rest]
+        return _attribute(emulation, found, way) if way else _reference(emulation, found)
+    way = rest if name in ("outputs", "outputs_list") else path
+    values = {each.name: _attribute(emulation, each, way) for each in members.values() if way}
+    return values if name == "outputs" else [*values.values()]
 
 
 def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
-    """A resource's attributes."""
+    """A resource's own attributes."""
+    nested = emulation.state.stacks.get(resource.physical_id)
     if resource.type in GROUPS:
-        return group_attributes(emulation.state.stacks.get(resource.physical_id))
-    found = {"name": stack_backing.name_of(emulation, resource), "show": {}}
-    if resource.type == SERVER:
-        found["networks"] = ports.addresses(emulation, resource.physical_id)
-    return found
+        members = nested.resources.values() if nested else ()
+        ids = {each.name: _reference(emulation, each) for each in members if each.physical_id}
+        return {"refs": list(ids.values()), "refs_map": ids, "current_size": len(ids)}
+    if nested is not None:
+        told = outputs(emulation, nested)
+        return {**told, "outputs": told}
+    return stack_backing.attributes(emulation, resource)
 
 
 def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
@@ -339,6 +401,7 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
         _drop(stack, resource)
         return
     trouble = _unmake(emulation, resource.physical_id)
+    _look_again(emulation, stack, resource)
     if trouble:
         _set_resource(stack, resource, "DELETE", "FAILED", trouble)
     elif not _exists(emulation, resource.physical_id):
@@ -380,8 +443,10 @@ def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
     resource = stack.resources.get(name) if stack else None
     if stack is None or resource is None:
         return
+    stack_backing.pursue(emulation, resource)
     state, reason = _state_of(emulation, resource)
     if resource.status == "IN_PROGRESS":
+        _look_again(emulation, stack, resource)
         if resource.action == "DELETE":
             if state == "gone":
                 _drop(stack, resource)
@@ -396,6 +461,12 @@ def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
             return
         resource.retired_id = resource.retired_id if trouble else ""
     _walk(emulation, stack_id, stack.generation)
+
+
+def _look_again(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
+    """Looks at a resource again soon, if nothing tells when the object behind it has settled."""
+    if resource.type == VOLUME_ATTACHMENT:
+        emulation.after(_AGAIN, "stack.part_settled", stack_id=stack.id, name=resource.name)
 
 
 def _state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:

@@ -196,6 +196,10 @@ CONFIG: dict[str, Any] = {
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
     "gone": [],  # flavors, by name, and images that were deleted
+    # Keystone's catalog. Endpoints by service type, with {url} and {project}; None: none.
+    "endpoints": {},
+    "interfaces": ["public", "internal", "admin"],
+    "region": "RegionOne",
     "resource_registry": {},  # Heat's environment_dir: what is behind resource types
 }
 """What the operator of the cloud has configured, with the services' own defaults but for the quota,
@@ -251,14 +255,36 @@ class Attachment:
 
 @dataclass
 class Network:
-    """A Neutron network; floating IPs are on the `external` one. `prefix`: the first half of its
-    addresses."""
+    """A Neutron network; floating IPs are on the `external` one."""
 
     id: str
     project_id: str
     name: str
-    prefix: str
     external: bool = False
+
+
+@dataclass
+class Subnet:
+    """The addresses of a network."""
+
+    id: str
+    project_id: str
+    network_id: str
+    cidr: str
+    name: str = ""
+    gateway: str = ""
+
+
+@dataclass
+class Router:
+    """A Neutron router. `external`: the id of the network that it leads to, if any; `subnets`: the
+    ids of those that it connects."""
+
+    id: str
+    project_id: str
+    name: str = ""
+    external: str = ""
+    subnets: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -511,6 +537,8 @@ class CloudState:
     attachments: dict[str, Attachment] = field(default_factory=dict)
     server_actions: dict[str, ServerAction] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
+    subnets: dict[str, Subnet] = field(default_factory=dict)
+    routers: dict[str, Router] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     floating_ips: dict[str, FloatingIp] = field(default_factory=dict)
     load_balancers: dict[str, LoadBalancer] = field(default_factory=dict)
@@ -557,10 +585,16 @@ class CloudState:
         state = cls(hosts={name: Host(name) for name in HOSTS})
         for name in ("demo", "other", "admin"):
             state.add_user(name, name, name, admin=name == "admin")
-        for name, owner, prefix in (("net1", "demo", "10.99"), ("public", "admin", "203.0")):
-            made = str(uuid.UUID(stable_hex("network", name)))
+        for name, owner, cidr in (
+            ("net1", "demo", "10.99.0.0/16"),
+            ("public", "admin", "203.0.0.0/16"),
+        ):
+            made, subnet = (
+                str(uuid.UUID(stable_hex(kind, name))) for kind in ("network", "subnet")
+            )
             project = stable_hex("project", owner)
-            state.networks[made] = Network(made, project, name, prefix, external=name == "public")
+            state.networks[made] = Network(made, project, name, external=name == "public")
+            state.subnets[subnet] = Subnet(subnet, project, made, cidr, f"{name}-subnet")
         return state
 
     def add_user(self, name: str, password: str, project: str, *, admin: bool = False) -> User:

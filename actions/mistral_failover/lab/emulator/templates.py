@@ -1,62 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of HOT that the emulated Heat understands.
 
-Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup,
-OS::Heat::ResourceGroup, a template of the request's files by its name, OS::Heat::TestResource, and
-some that only get an id (`INERT`). An environment may map other names to these.
-Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `networks` of a
-server, `name` of anything). Parameters with type, default, hidden. Outputs.
+Resource types: those below, and a template of the request's files by its name. An environment may
+map other names to these. Of `INERT` ones a stack only has an id and their properties; nothing runs
+in emulated guests that would answer a software deployment or a wait condition, so these are
+complete at once. Parameters with type, default, hidden, constraints. Conditions. Outputs. The
+functions are in `hot_functions`.
 """
 
 import json
+import re
 import secrets
 import string
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oslo_utils import strutils
 
+from mistral_failover.lab.emulator.hot_functions import (
+    Scope,
+    TemplateError,
+    holds,
+    unknown_functions,
+)
 from mistral_failover.lab.emulator.state import Project, Stack, StackResource
 from mistral_failover.model.documents import load_json, load_yaml_1_1
 from mistral_failover.model.errors import InvalidDocument
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
+VOLUME_ATTACHMENT = "OS::Cinder::VolumeAttachment"
 GROUP = "OS::Heat::AutoScalingGroup"
 RESOURCE_GROUP = "OS::Heat::ResourceGroup"
 GROUPS = (GROUP, RESOURCE_GROUP)
 TEST = "OS::Heat::TestResource"
+RANDOM = "OS::Heat::RandomString"
+NET = "OS::Neutron::Net"
+SUBNET = "OS::Neutron::Subnet"
+ROUTER = "OS::Neutron::Router"
+ROUTER_INTERFACE = "OS::Neutron::RouterInterface"
 PORT = "OS::Neutron::Port"
 FLOATING_IP = "OS::Neutron::FloatingIP"
+FLOATING_IP_ASSOCIATION = "OS::Neutron::FloatingIPAssociation"
 LOAD_BALANCER = "OS::Octavia::LoadBalancer"
+LISTENER = "OS::Octavia::Listener"
 POOL = "OS::Octavia::Pool"
 POOL_MEMBER = "OS::Octavia::PoolMember"
 INERT = (
-    "OS::Heat::None",
-    "OS::Heat::Value",
-    "OS::Heat::ScalingPolicy",
-    "OS::Mistral::Workflow",
+    "OS::Aodh::CompositeAlarm",
     "OS::Aodh::EventAlarm",
-    "OS::Neutron::Net",
-    "OS::Neutron::Subnet",
-    PORT,
-    FLOATING_IP,
-    LOAD_BALANCER,
-    POOL,
-    POOL_MEMBER,
+    "OS::Aodh::GnocchiAggregationByMetricsAlarm",
+    "OS::Aodh::GnocchiAggregationByResourcesAlarm",
+    "OS::Aodh::GnocchiResourcesAlarm",
+    "OS::Heat::CloudConfig",
+    "OS::Heat::MultipartMime",
+    "OS::Heat::None",
+    "OS::Heat::ScalingPolicy",
+    "OS::Heat::SoftwareConfig",
+    "OS::Heat::SoftwareDeployment",
+    "OS::Heat::SoftwareDeploymentGroup",
+    "OS::Heat::StructuredConfig",
+    "OS::Heat::StructuredDeployment",
+    "OS::Heat::Value",
+    "OS::Heat::WaitCondition",
+    "OS::Heat::WaitConditionHandle",
+    "OS::Mistral::Workflow",
     "OS::Neutron::SecurityGroup",
+    "OS::Neutron::SecurityGroupRule",
+    "OS::Neutron::Trunk",
+    "OS::Nova::KeyPair",
     "OS::Nova::ServerGroup",
+    "OS::Octavia::HealthMonitor",
 )
+_TYPES = frozenset(
+    {SERVER, VOLUME, VOLUME_ATTACHMENT, *GROUPS, TEST, RANDOM, NET, SUBNET, ROUTER}
+    | {ROUTER_INTERFACE, PORT, FLOATING_IP, FLOATING_IP_ASSOCIATION, LOAD_BALANCER, LISTENER}
+    | {POOL, POOL_MEMBER, *INERT}
+)
+_NEEDED = {
+    SERVER: ("flavor",),
+    VOLUME: ("size",),
+    VOLUME_ATTACHMENT: ("instance_uuid", "volume_id"),
+    GROUP: ("resource", "min_size", "max_size"),
+    RESOURCE_GROUP: ("resource_def",),
+    SUBNET: ("cidr",),
+}
 HIDDEN = "******"
-
-
-class TemplateError(Exception):
-    """A template or its parameters are wrong; `kind` is Heat's exception name."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 def is_template(kind: str) -> bool:
@@ -97,8 +126,24 @@ def parse(
         raise TemplateError("StackValidationFailed", "Template format version not found.")
     # A copy, without the dates that an object may have.
     template: dict[str, Any] = load_json(json.dumps(given, default=str), "template")
+    missing = [*dict.fromkeys(_missing_types(template, files or {}, registry or {}))]
+    if missing:
+        raise TemplateError(
+            "StackValidationFailed",
+            f"The Resource Type ({missing[0]}) could not be found. The emulated cloud does not "
+            f"have {', '.join(missing)}.",
+        )
+    if without_one := [*dict.fromkeys(unknown_functions(template))]:
+        raise TemplateError(
+            "StackValidationFailed", f"The emulated Heat does not have {', '.join(without_one)}."
+        )
     for name, definition in (template.get("resources") or {}).items():
         _check_resource(name, definition, files or {}, registry or {})
+        condition = definition.get("condition")
+        if isinstance(condition, str) and condition not in (template.get("conditions") or {}):
+            raise TemplateError(
+                "StackValidationFailed", f'resources.{name}: Invalid condition "{condition}"'
+            )
         for other in dependencies(definition):
             if other not in template["resources"]:
                 raise TemplateError(
@@ -106,6 +151,20 @@ def parse(
                     f'The specified reference "{other}" (in {name}) is incorrect.',
                 )
     return template
+
+
+def _missing_types(
+    template: dict[str, Any], files: Mapping[str, str], registry: Mapping[str, str]
+) -> Iterator[str]:
+    """The resource types of a template that are not emulated, those in groups included."""
+    for definition in (template.get("resources") or {}).values():
+        while isinstance(definition, dict) and isinstance(definition.get("type"), str):
+            kind = behind(definition["type"], registry)
+            if kind not in _TYPES and not (is_template(kind) and kind in files):
+                yield kind
+            properties = definition.get("properties")
+            member = {GROUP: "resource", RESOURCE_GROUP: "resource_def"}.get(kind, "")
+            definition = properties.get(member) if isinstance(properties, dict) else None
 
 
 def _check_resource(
@@ -116,20 +175,10 @@ def _check_resource(
             "StackValidationFailed", f"Each Resource must contain a type key: resources.{name}"
         )
     kind = behind(definition["type"], registry)
-    if is_template(kind) and kind in files:
+    if is_template(kind):
         parse(files[kind], files, without(registry, definition["type"]))
-    elif kind not in (SERVER, VOLUME, *GROUPS, TEST, *INERT):
-        raise TemplateError(
-            "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
-        )
     properties = definition.get("properties") or {}
-    needs = {
-        SERVER: ("flavor",),
-        VOLUME: ("size",),
-        GROUP: ("resource", "min_size", "max_size"),
-        RESOURCE_GROUP: ("resource_def",),
-    }
-    for needed in needs.get(kind, ()):
+    for needed in _NEEDED.get(kind, ()):
         if needed not in properties:
             raise TemplateError(
                 "StackValidationFailed",
@@ -138,6 +187,19 @@ def _check_resource(
     if kind in GROUPS:
         member = "resource" if kind == GROUP else "resource_def"
         _check_resource(f"{name}.{member}", properties[member], files, registry)
+
+
+def wanted(template: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    """The definitions of the resources that a template has in this scope: without those whose
+    condition does not hold.
+
+    :raises TemplateError: there is no such condition.
+    """
+    return {
+        name: definition
+        for name, definition in (template.get("resources") or {}).items()
+        if holds(definition.get("condition", True), scope)
+    }
 
 
 def dependencies(definition: dict[str, Any]) -> set[str]:
@@ -163,7 +225,7 @@ def _references(value: Any) -> set[str]:
 
 def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
     """Refuses parameters that the template does not know, missing ones, and values that are no
-    numbers or not allowed. Other constraints are not emulated.
+    numbers or not allowed. What must exist in the cloud (``custom_constraint``) is not looked up.
 
     :raises TemplateError: UnknownUserParameter, UserParameterMissing or StackValidationFailed.
     """
@@ -177,31 +239,64 @@ def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
     for name, schema in declared.items():
         if name not in given and "default" not in (schema or {}):
             raise TemplateError("UserParameterMissing", f"The Parameter ({name}) was not provided.")
-        if name in given and (schema or {}).get("type") == "number":
+        if name not in given:
+            continue
+        if (schema or {}).get("type") == "number":
             try:
                 float(given[name])
             except (TypeError, ValueError) as error:
-                raise TemplateError(
-                    "StackValidationFailed", f"Parameter '{name}' is invalid: {error}"
-                ) from None
+                raise _wrong_value(name, str(error)) from None
         for constraint in (schema or {}).get("constraints") or ():
-            allowed = constraint.get("allowed_values")
-            if allowed is not None and name in given and given[name] not in allowed:
-                raise TemplateError(
-                    "StackValidationFailed",
-                    f"Parameter '{name}' is invalid: {given[name]!r} is not an allowed value "
-                    f"{allowed}",
-                )
+            if trouble := _trouble(given[name], constraint):
+                raise _wrong_value(name, constraint.get("description") or trouble)
+
+
+def _wrong_value(name: str, why: str) -> TemplateError:
+    return TemplateError("StackValidationFailed", f"Parameter '{name}' is invalid: {why}")
+
+
+def _trouble(value: Any, constraint: Mapping[str, Any]) -> str:
+    """Why a value is not within a constraint; empty if it is."""
+    allowed, pattern = constraint.get("allowed_values"), constraint.get("allowed_pattern")
+    if allowed is not None and value not in allowed:
+        return f"{value!r} is not an allowed value {allowed}"
+    if pattern is not None and not re.fullmatch(str(pattern), str(value)):
+        return f'"{value}" does not match pattern "{pattern}"'
+    for key in ("range", "length"):
+        limits = constraint.get(key) or {}
+        size = (len(value) if key == "length" else float(value)) if limits else 0
+        low, high = limits.get("min"), limits.get("max")
+        if (low is not None and size < low) or (high is not None and size > high):
+            return f"{key} of {value!r} is out of range (min: {low}, max: {high})"
+    return ""
 
 
 def parameters(stack: Stack, project: Project) -> dict[str, Any]:
     """Every parameter's value, pseudo parameters included."""
     declared = stack.template.get("parameters") or {}
-    values = {name: stack.parameters.get(name, s.get("default")) for name, s in declared.items()}
+    values = {
+        name: _typed(
+            stack.parameters.get(name, (s or {}).get("default")), str((s or {}).get("type"))
+        )
+        for name, s in declared.items()
+    }
     values["OS::stack_id"] = stack.id
     values["OS::stack_name"] = stack.name
     values["OS::project_id"] = project.id
     return values
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A parameter's value as functions see it."""
+    if kind == "comma_delimited_list" and isinstance(value, str):
+        return [each.strip() for each in value.split(",")] if value else []
+    if kind == "json" and isinstance(value, str):
+        return load_json(value, "parameter") if value else {}
+    if kind == "number" and isinstance(value, str):
+        return int(value) if value.lstrip("-").isdigit() else float(value)
+    if kind == "boolean" and value is not None:
+        return strutils.bool_from_string(value)
+    return value
 
 
 def shown_parameters(stack: Stack, project: Project) -> dict[str, str]:
@@ -222,56 +317,6 @@ def _shown(value: Any, kind: str) -> str:
     if kind == "boolean":
         return str(strutils.bool_from_string(value))
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Where functions find what they name.
-
-    :ivar values: the parameters.
-    :ivar physical_id: a resource's physical id, None when it has none yet.
-    :ivar attribute: a resource's attribute.
-    """
-
-    values: dict[str, Any]
-    physical_id: Callable[[str], str | None]
-    attribute: Callable[[str, str], Any]
-
-
-def resolve(value: Any, scope: Scope) -> Any:
-    """Replaces the functions in a value.
-
-    :raises TemplateError: an unknown parameter.
-    """
-    if isinstance(value, list):
-        return [resolve(v, scope) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        function, argument = next(iter(value.items()))
-        if function == "get_param":
-            name, *path = argument if isinstance(argument, list) else [argument]
-            if name not in scope.values:
-                raise TemplateError(
-                    "UserParameterMissing", f"The Parameter ({name}) was not provided."
-                )
-            return _walk(scope.values[name], path)
-        if function == "get_resource":
-            return scope.physical_id(str(argument))
-        if function == "get_attr" and isinstance(argument, list) and len(argument) > 1:
-            name, attribute, *path = argument
-            return _walk(scope.attribute(str(name), str(attribute)), path)
-    return {k: resolve(v, scope) for k, v in value.items()}
-
-
-def _walk(found: Any, path: list[Any]) -> Any:
-    for step in path:
-        if isinstance(found, list):
-            index = int(step)
-            found = found[index] if index < len(found) else None
-        else:
-            found = (found or {}).get(step)
-    return found
 
 
 # -- the template of a group's nested stack
@@ -320,10 +365,3 @@ def _numbered(definition: Any, number: str) -> Any:
     if isinstance(definition, list):
         return [_numbered(value, number) for value in definition]
     return definition.replace("%index%", number) if isinstance(definition, str) else definition
-
-
-def group_attributes(nested: Stack | None) -> dict[str, Any]:
-    """A group's attributes, by its nested stack."""
-    members = nested.resources.values() if nested else ()
-    ids = {member.name: member.physical_id for member in members if member.physical_id}
-    return {"refs": list(ids.values()), "refs_map": ids, "current_size": len(ids)}

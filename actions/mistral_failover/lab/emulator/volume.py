@@ -518,9 +518,8 @@ def _delete_attachment(call: Call) -> Any:
     return {"attachments": []}
 
 
-def _attachment_routes() -> list[Route]:
+def _attachment_routes(base: str) -> list[Route]:
     """The routes of actions and attachments."""
-    base = "/volume/v3/{project_id}"
     attachment = f"{base}/attachments/{{attachment_id}}"
     return [
         endpoint(SERVICE, f"{base}/volumes/{{volume_id}}/action", _action, _action_name, ["POST"]),
@@ -545,24 +544,32 @@ def _action_name(call: Call) -> str:
 
 
 def routes() -> list[Route]:
-    """Cinder's routes."""
-    base = "/volume/v3/{project_id}"
+    """Cinder's routes: a project in the path is optional, as since 3.67."""
+    versions = {"/volume": _versions, "/volume/v3": _one_version}
+    return [
+        *(
+            endpoint(SERVICE, path + slash, handler, "versions", public=True)
+            for path, handler in versions.items()
+            for slash in ("", "/")
+        ),
+        *_volume_routes("/volume/v3"),
+        *_volume_routes("/volume/v3/{project_id}"),
+    ]
+
+
+def _volume_routes(base: str) -> list[Route]:
     volume = f"{base}/volumes/{{volume_id}}"
     table = (
-        ("/volume", _versions, "versions", "GET", True),
-        ("/volume/", _versions, "versions", "GET", True),
-        ("/volume/v3", _one_version, "versions", "GET", True),
-        ("/volume/v3/", _one_version, "versions", "GET", True),
-        (f"{base}/volumes", _list, "volume_list", "GET", False),
-        (f"{base}/volumes/detail", _list_detail, "volume_list", "GET", False),
-        (f"{base}/volumes", _create, "volume_create", "POST", False),
-        (volume, _show, "volume_show", "GET", False),
-        (volume, _delete, "volume_delete", "DELETE", False),
+        (f"{base}/volumes", _list, "volume_list", "GET"),
+        (f"{base}/volumes/detail", _list_detail, "volume_list", "GET"),
+        (f"{base}/volumes", _create, "volume_create", "POST"),
+        (volume, _show, "volume_show", "GET"),
+        (volume, _delete, "volume_delete", "DELETE"),
     )
     return [
-        *_attachment_routes(),
+        *_attachment_routes(base),
         *(
-            endpoint(SERVICE, path, handler, operation, [method], public=public)
-            for path, handler, operation, method, public in table
+            endpoint(SERVICE, path, handler, operation, [method])
+            for path, handler, operation, method in table
         ),
     ]
