@@ -13,7 +13,8 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
-.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ui pictures
+.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
+.PHONY: test-ui pictures
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
 .PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
 .PHONY: cloud-install cloud-up cloud-down cloud-status
@@ -122,6 +123,21 @@ wheels: $(STAMP)
 test-guests: $(STAMP)
 	$(BIN)/pytest -m guests tests/installation -n 2 --durations=5
 
+# A playbook of the real Ansible beside a group, on the emulated cloud. Of the package ansible only
+# the collection is needed, and it needs an SDK of its time.
+ANSIBLE := .ansible
+$(ANSIBLE)/.installed:
+	python3 -m venv $(ANSIBLE)
+	$(ANSIBLE)/bin/pip install -q 'ansible-core==2.19.*' 'openstacksdk==4.4.0'
+	$(ANSIBLE)/bin/pip download -q --no-deps -d $(ANSIBLE) 'ansible==12.3.0'
+	$(ANSIBLE)/bin/python -c "import glob, zipfile; \
+	z = zipfile.ZipFile(glob.glob('$(ANSIBLE)/ansible-*.whl')[0]); \
+	z.extractall('$(ANSIBLE)', [n for n in z.namelist() if '/openstack/' in n])"
+	touch $@
+
+test-ansible: $(STAMP) $(ANSIBLE)/.installed
+	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py
+
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)
 	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
@@ -216,4 +232,4 @@ test-losses: machines-up
 	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker
+	rm -rf $(VENV) .ansible build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

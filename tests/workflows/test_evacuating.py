@@ -140,6 +140,22 @@ def evacuations(group: Any) -> int:
 
 
 @pytest.mark.usefixtures("administrator", "boards")
+def test_a_server_without_a_stack_serves_on_another_host(loose: Callable[..., Any]) -> None:
+    group = loose(("db_a",))
+    members = {"servers": group.file()["members"]["servers"], "when_no_standby": "replace"}
+    ways = {"restart": ["start", "evacuate"]}
+    answer = group.define(group.file(members={**members, **ways}, fence=FENCE))
+    assert "created" in answer, answer
+    group.activate()
+    home = place(group)
+
+    patiently(group, "on_alarm", **group.fails("power_off", "db_a")).assert_succeeded()
+
+    assert place(group) != home
+    assert (group.runs_on(), group.holders()) == (["db_a"], ["db_a"])
+
+
+@pytest.mark.usefixtures("administrator", "boards")
 def test_the_same_server_serves_on_another_host(
     single: Callable[..., Any], emulated: EmulatedCloud
 ) -> None:

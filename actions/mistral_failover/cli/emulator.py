@@ -106,10 +106,11 @@ class Break(Arguments, ShowOne):
 
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
-    """Let the emulated servers of a group's stack run the commands of its activations, which on
-    real members the agent's file allows, and say so. Servers that know one of an activation's
-    commands do not learn the other: it is probably misspelt, and refused as on real members.
-    Nothing happens in a real cloud, or without the stack. Return whether the cloud is emulated.
+    """Let the emulated servers of a group's stack, without one all of them, run the commands of its
+    activations, which on real members the agent's file allows, and say so. Servers that know one of
+    an activation's commands do not learn the other: it is probably misspelt, and refused as on real
+    members. Nothing happens in a real cloud, or while the stack is missing. Return whether the
+    cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """
@@ -133,13 +134,13 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
                 stop=properties["stop"],
                 needs_volume=devices,
                 told_only=devices,
-                stack=document["stack"],
+                stack=document.get("stack"),
                 unless_partly_known=True,
             )
     if learned:
         app.stderr.write(
-            f"The emulated agents of {document['stack']} have learned: {', '.join(learned)}. On "
-            "real members the agent's allow-list needs them.\n"
+            f"The emulated agents of {group} have learned: {', '.join(learned)}. On real members "
+            "the agent's allow-list needs them.\n"
         )
     return True
 

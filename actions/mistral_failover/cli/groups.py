@@ -102,7 +102,7 @@ class _DefinitionCommand(_Bringing):
 
     arguments: Declared = (
         *files.FILES,
-        argument("--name", help="the group's name (default: the stack's)"),
+        argument("--name", help="the group's name (default: name in the file, or the stack's)"),
         argument(
             "--dry-run",
             action="store_true",
@@ -158,9 +158,9 @@ class _DefinitionCommand(_Bringing):
 class Create(_DefinitionCommand):
     """Define a group and bring it up: volumes are attached, the application runs.
 
-    Its stack must exist. The command follows the group to the end, and shows what is missing for a
-    failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'. Check
-    the file first with --dry-run.
+    What it names must exist. The command follows the group to the end, and shows what is missing
+    for a failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'.
+    Check the file first with --dry-run.
     """
 
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -407,6 +407,7 @@ class Show(GroupCommand, ShowOne):
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
+            facts["stack"] = found["stack"] or "-"
             facts["roles"] = role_holders(found) or "-"
             facts["lost"] = ", ".join(found["lost"]) or "-"
             facts["members"] = "\n".join(

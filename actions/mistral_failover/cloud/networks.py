@@ -138,7 +138,7 @@ def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     return cloud.rows("Neutron", kind, url_path("v2.0", kind), {"limit": str(PAGE), **wanted})
 
 
-def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_floating_ip(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a floating IP: a resource of the stack, an address of the project, or an id.
 
     Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is no floating IP, or if
@@ -157,7 +157,7 @@ def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
     return named_in(cloud, stack, name, FLOATING_IP, "a floating IP")
 
 
-def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_port(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a port: a resource of the stack, or an id; errors as above."""
     return named_in(cloud, stack, name, PORT, "a port")
 

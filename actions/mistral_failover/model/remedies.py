@@ -113,6 +113,13 @@ _ALL = (
         when="to give {member} a new server",
     ),
     Remedy(
+        "NAME_SERVER",
+        "as before, of a group without a stack",
+        "failover group update FILE --name {group}",
+        "the member has the other server, and can take over",
+        when="make another server for {member}, name it in the group file, then",
+    ),
+    Remedy(
         "START_SERVER",
         _SERVER.format("SHUTOFF"),
         "openstack server start {server}",
@@ -428,6 +435,12 @@ def need(code: str, **fields: str | Iterable[str]) -> Need:
         raise ValueError(f"{code} has the fields {sorted(REMEDIES[code].fields)}")
     values = ((n, v if isinstance(v, str) else tuple(v)) for n, v in fields.items())
     return Need(code, tuple(sorted(values)))
+
+
+def another_server(stack: str | None, member: str) -> Need:
+    """Return what gives a member of a group another server: Heat makes one, or without a stack an
+    operator names one."""
+    return need("NAME_SERVER" if stack is None else "REPLACE", member=member)
 
 
 def command(code: str, group: str, **fields: str | Iterable[str]) -> str:

@@ -30,7 +30,7 @@ from mistral_failover.orders import failover, operator_order, switchover
 from mistral_failover.orders.answers import MemberInTurn, Replacement, RollingStep
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import NothingToDo
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, own_stack
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import ProjectTransaction
@@ -128,6 +128,7 @@ def choose(
 ) -> ReplaceChoice:
     """Choose the member, and check that it can be replaced now. Raises as
     :func:`replace_member`."""
+    own_stack(snapshot.group.stack, snapshot.group.name)
     named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
     failover.require_members(snapshot, {each.name for each in members}, "member", named)
     if not members:

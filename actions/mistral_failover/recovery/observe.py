@@ -59,7 +59,7 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
-from mistral_failover.model.remedies import Need, need
+from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
@@ -362,6 +362,7 @@ def _look(
         unguarded,
         facts.vacant,
         cold=cold,
+        stack=facts.group.stack,
         **_of_stack(view, facts),
     )
 
@@ -393,16 +394,18 @@ def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> Observat
 def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
     """Return that the group's stack was deleted, or deleted and made again, as of
     ``model.observation.judged``; empty if it is there."""
-    state, group = facts.state, facts.group
+    state, stack = facts.state, facts.group.stack
+    if stack is None:
+        return {}
     try:
-        listed = view.listing.stack(group.stack)
+        listed = view.listing.stack(stack)
     except CloudError:
         return {}
     if listed is None:
-        return {"stack_gone": f"stack {group.stack} does not exist any more"}
-    if state.stack_id in (None, listed.id) or state.stack_name != group.stack:
+        return {"stack_gone": f"stack {stack} does not exist any more"}
+    if state.stack_id in (None, listed.id) or state.stack_name != stack:
         return {}
-    return {"another_stack": another_stack(group.stack, str(state.stack_id), listed.id)}
+    return {"another_stack": another_stack(stack, str(state.stack_id), listed.id)}
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:
@@ -506,7 +509,7 @@ def _able(
     """Return what a person does so that a member may take a role, in order. ``freeing``: what ends
     the state of its server in which Nova plugs nothing in."""
     if condition is Condition.DELETED:
-        return (need("REPLACE", member=member.name),)
+        return (another_server(facts.group.stack, member.name),)
     ways = view.needs(member.server_id) if look.presence is Presence.GONE else freeing
     if member.name in facts.lost:
         return (*ways, need("RECOVER", member=member.name))

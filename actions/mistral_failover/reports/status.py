@@ -191,7 +191,7 @@ def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) ->
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
-        "stack": row["definition"]["document"]["stack"],
+        "stack": row["definition"]["document"].get("stack"),
         "status": row["status"] or "DEFINED",
         "reason": row["reason"] or "",
         "cause": row["cause"] or "",
@@ -503,7 +503,9 @@ def _service(
     needed = list(kept.seen.needs if kept else ())
     if kept and unstarted:
         lost = {member for each in unstarted for member in each.lost}
-        needed += needs_of_declared(kept.seen, lost, cold=snapshot.group.members.cold)
+        needed += needs_of_declared(
+            kept.seen, lost, snapshot.group.stack, cold=snapshot.group.members.cold
+        )
     state_now: ServiceState = {
         "status": str(found.service),
         "since": found.since,

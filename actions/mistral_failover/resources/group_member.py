@@ -12,9 +12,9 @@ from mistral_failover.groups import refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model import remedies
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.installed import installed
+from mistral_failover.model.remedies import another_server
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.resources.restart.way import Attempt, Way
@@ -56,13 +56,13 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
             seconds = round(elapsed() - began, 1)
             return {"physical_id": server, "attributes": {**attributes, "seconds": seconds}}
         tried.append(f"{name}: {observed}")
+    given = another_server(operation["stack"], member)
+    another = given.words(f"{given.remedy.when}: {given.remedy.command}.", operation["group"])
     raise ActionError(
         "NOT_BACK",
         f"{member} is not back ({'; '.join(tried)})",
-        "Have Heat make another server: "
-        f"{remedies.command('REPLACE', str(operation['group']), member=member)}. Or "
-        f"repair server {old}, then: {start_command(operation['group'])} --lost '' "
-        f"--recovered {quote(member)}",
+        f"{another[0].upper()}{another[1:]} Or repair server {old}, then: "
+        f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
     )
 
 
