@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from shlex import quote
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Channel
@@ -25,6 +24,7 @@ from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
+from mistral_failover.model.remedies import command
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.runtime.errors import ActionError, confirm_command, start_command
 from mistral_failover.runtime.lease_guard import LeaseGuard
@@ -84,7 +84,7 @@ def no_server(member: str, operation: OperationDocument) -> ActionError:
         f"{member} has no server{of_stack(stack)}",
         "Check the group's members against the stack's resources."
         if stack is not None
-        else f"Correct members in the group file: failover doctor {quote(operation['group'])}",
+        else f"Correct members in the group file: {command('DIAGNOSE', operation['group'])}",
     )
 
 
