@@ -12,7 +12,16 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test lint docs clean
+.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
+.PHONY: test-ui pictures
+.PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
+.PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
+.PHONY: cloud-install cloud-up cloud-down cloud-status
+.PHONY: test-machines test-machines-down test-losses
+.PHONY: machines-install machines-up machines-down machines-soak
+.PHONY: bench bench-cloud bench-cloud-short bench-machines
+.PHONY: wheels agent-deb agent-rpm agent-zipapp
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -114,11 +123,38 @@ wheels: $(STAMP)
 test-guests: $(STAMP)
 	$(BIN)/pytest -m guests tests/installation -n 2 --durations=5
 
+# A playbook of the real Ansible beside a group, on the emulated cloud. Of the package ansible only
+# the collection is needed, and it needs an SDK of its time.
+ANSIBLE := .ansible
+$(ANSIBLE)/.installed:
+	python3 -m venv $(ANSIBLE)
+	$(ANSIBLE)/bin/pip install -q 'ansible-core==2.19.*' 'openstacksdk==4.4.0'
+	$(ANSIBLE)/bin/pip download -q --no-deps -d $(ANSIBLE) 'ansible==12.3.0'
+	$(ANSIBLE)/bin/python -c "import glob, zipfile; \
+	z = zipfile.ZipFile(glob.glob('$(ANSIBLE)/ansible-*.whl')[0]); \
+	z.extractall('$(ANSIBLE)', [n for n in z.namelist() if '/openstack/' in n])"
+	touch $@
+
+test-ansible: $(STAMP) $(ANSIBLE)/.installed
+	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py
+
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)
 	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
+
+# The package in the Mistral of each release, at that release's upper constraints and at our lower
+# bounds: some three minutes each. It needs pyenv's or Debian's Pythons, and mariadbd.
+test-releases: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
+
+# In one of them: RELEASE=2024.2, or another one, or "lowest".
+RELEASE ?= 2024.2
+test-release: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 -k '$(RELEASE)' --durations=5
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -136,9 +172,14 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(TOOL) bench $(PARTS)
 
+# VOLUMES="1 10", ROUNDS=3; the table is for docs/capacity.md.
 bench-cloud: $(STAMP)
 	$(TOOL) testcloud up
-	$(TOOL) bench.cloud
+	$(TOOL) bench.cloud $(VOLUMES) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# Whether it still runs; its figures say nothing.
+bench-cloud-short:
+	$(MAKE) bench-cloud VOLUMES=1 ROUNDS=1
 
 mutants: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[mutants]'
@@ -191,4 +232,4 @@ test-losses: machines-up
 	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker
+	rm -rf $(VENV) .ansible build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

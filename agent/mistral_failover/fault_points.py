@@ -70,6 +70,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "workflow.after": "Mistral has a user's workflow",
         "restart.before": "nothing was sent; a lost member's server is about to be started again",
         "restart.after": "Nova accepted to start a server",
+        "evacuate.before": "nothing was sent; a lost member's server is about to be evacuated",
+        "evacuate.after": "Nova accepted to evacuate a server",
         "stop.before": "nothing was sent; a lost member's server is about to be stopped",
         "stop.after": "Nova accepted to stop a server",
         "delete.before": "nothing was sent; a lost member's server is about to be deleted",

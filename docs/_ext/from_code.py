@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 from mistral_failover.alarms.alarm import sources
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families
+from mistral_failover.mistral.releases import RELEASES
 from mistral_failover.model.installed import installed
 from mistral_failover.model.restarts import RESTARTS
 from mistral_failover.model.rungs import rung_kinds
@@ -47,6 +48,7 @@ def write(app: Sphinx) -> None:
     _written(folder / "fault-points.md", _fault_points())
     _written(folder / "installed.md", _installed())
     _written(folder / "metrics.md", _metrics())
+    _written(folder / "releases.inc", releases_table())
     for page, copy in OUTSIDE.items():
         _written(copy, relinked(page.read_text("utf-8"), page, copy))
 
@@ -149,6 +151,16 @@ def _installed() -> str:
         lines.append(f"| `{name}` | {each.description} | {properties} |")
     lines += ["", "## Alarm sources", "", "| kind | recognised by |", "|---|---|"]
     lines += [f"| `{kind}` | {source.shape} |" for kind, source in sources().items()]
+    return "\n".join([*lines, ""])
+
+
+def releases_table() -> str:
+    """Return the table of install.md: the releases of Mistral with which the package is tested."""
+    lines = ["| OpenStack | Mistral | Python | in its processes | `failover server` runs it |"]
+    lines.append("|---|---|---|---|---|")
+    for each in RELEASES:
+        runs = "yes" if each.embedded else "no"
+        lines.append(f"| {each.openstack} | {each.mistral} | {each.python} | yes | {runs} |")
     return "\n".join([*lines, ""])
 
 

@@ -63,8 +63,12 @@ class Services:
     :ivar database: the MariaDB, with Mistral's state and the state store.
     """
 
-    def __init__(self, folder: Path, pairs: int) -> None:
+    def __init__(
+        self, folder: Path, pairs: int, programs: Path = Path(sys.executable).parent
+    ) -> None:
+        """``programs``: the folder with Mistral's, of an environment that has the package."""
         self.folder = folder.absolute()
+        self._programs = programs
         self.broker = PrivateBroker(self.folder / "rabbitmq")
         self.database = MariaDb(self.folder, *_DATABASE)
         self._port = free_ports(1)[0]
@@ -118,21 +122,19 @@ class Services:
 
     def start(self, options: Mapping[str, Any]) -> None:
         """Start Mistral with its workflows and the sweep; ``options``: of ``[failover]``."""
-        self._configure(options)
-        self._manage("upgrade", "head")
-        self._manage("populate")
+        self._prepare(options)
         self._stack.callback(self._processes.stop_all, [*self._all(), _API, _PERIODIC])
         for name in [*self._all(), _API]:
             self.start_process(name)
         until(self._processes, _API, lambda: listens(HOST, self._port))
         self.wait_until_all_listen()
-        self.client.request("POST", "cron_triggers", json=_SWEEP)
+        self._sweep()
         self.start_process(_PERIODIC)
 
     def start_process(self, name: str) -> None:
         """Start an engine or an executor, unless it runs."""
         kind = name.partition("-")[0]
-        server = Path(sys.executable).with_name("mistral-server")
+        server = self._programs / "mistral-server"
         command = [str(server), "--config-file", str(self._file), "--server", kind]
         self._processes.start(name, command, os.environ, self.folder)
 
@@ -198,6 +200,9 @@ class Services:
 
     # -- how it is done
 
+    def _sweep(self) -> None:
+        self.client.request("POST", "cron_triggers", json=_SWEEP)
+
     def _all(self) -> list[str]:
         return [*self.engines, *self.executors]
 
@@ -219,6 +224,11 @@ class Services:
                     return False
                 found.append(int(asked.consumer_count))
         return min(found) >= len(self.engines)
+
+    def _prepare(self, options: Mapping[str, Any]) -> None:
+        self._configure(options)
+        self._manage("upgrade", "head")
+        self._manage("populate")
 
     def _configure(self, options: Mapping[str, Any]) -> None:
         sections: Sections = {
@@ -242,7 +252,7 @@ class Services:
         return url.render_as_string(hide_password=False)
 
     def _manage(self, *words: str) -> None:
-        program = str(Path(sys.executable).with_name("mistral-db-manage"))
+        program = str(self._programs / "mistral-db-manage")
         command = [program, "--config-file", str(self._file), *words]
         # Each task's check of Mistral's own JSON schema takes 0.1 s.
         unchecked = {**os.environ, "OS_API__VALIDATION_MODE": "disabled"}
@@ -252,6 +262,22 @@ class Services:
             raise RuntimeError(f"mistral-db-manage {words[0]} failed:\n{said}")
 
 
+class AllInOne(Services):
+    """What ``mistral-server --server all`` starts."""
+
+    _NAME = "all-1"
+
+    def start(self, options: Mapping[str, Any]) -> None:
+        """As that of `Services`."""
+        self.engines = self.executors = [self._NAME]
+        self._prepare(options)
+        self._stack.callback(self._processes.stop_all, [self._NAME])
+        self.start_process(self._NAME)
+        until(self._processes, self._NAME, lambda: listens(HOST, self._port))
+        self.wait_until_all_listen()
+        self._sweep()
+
+
 class SeparateProcesses(Scene):
     """A scene whose Mistral is that.
 
@@ -259,10 +285,10 @@ class SeparateProcesses(Scene):
     """
 
     def __init__(
-        self, state_dir: Path, *, pairs: int, more: Mapping[str, Any], **options: Any
+        self, state_dir: Path, *, services: Services, more: Mapping[str, Any], **options: Any
     ) -> None:
         """``more``: further options of ``[failover]``."""
-        self.services = Services(state_dir / "services", pairs)
+        self.services = services
         settings = {
             **SETTINGS,
             **more,

@@ -116,7 +116,12 @@ def _scene(pairs: int, settings: Mapping[str, Any]) -> Iterator[Scene]:
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        SeparateProcesses(Path(folder), pairs=pairs, more=settings, **CLOUD) as separate,
+        SeparateProcesses(
+            Path(folder),
+            services=Services(Path(folder) / "services", pairs),
+            more=settings,
+            **CLOUD,
+        ) as separate,
     ):
         yield separate
 

@@ -164,6 +164,20 @@ def holder_gone(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def single_off(make: Callable[..., Walk]) -> Walk:
+    walk = make(file="single-server.yaml", fence=IMPATIENT)
+    walk.operator.stop_server(walk.server("db"))
+    return walk
+
+
+def holder_hung(make: Callable[..., Walk]) -> Walk:
+    """The guest is dead, and no alarm says so."""
+    walk = make(fence=IMPATIENT)
+    walk.deployment.crash(walk.group)
+    until(lambda: "MOVE_SILENT" in codes(walk), limit=120, pause=2)
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -384,6 +398,34 @@ def standby_deleted(make: Callable[..., Walk]) -> Walk:
     walk = make()
     walk.operator.delete_server(walk.server("db_b"))
     return walk
+
+
+def without_a_stack(walk: Walk, **servers: str) -> dict[str, Any]:
+    """The example's group file without its stack, with these servers as members."""
+    definition = examples.group(1, walk.group)
+    del definition["stack"], definition["resources"]["routing"]
+    definition["members"] = {"servers": {name: {"id": each} for name, each in servers.items()}}
+    definition["resources"]["data"]["properties"]["volume"] = {"id": walk.volume()}
+    return definition
+
+
+def loose_standby_deleted(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    servers = {member: walk.server(member) for member in ("db_a", "db_b")}
+    walk.file = written(walk, without_a_stack(walk, **servers))
+    assert walk.types(f"failover group update FILE --name {walk.group}") == 0
+    walk.operator.delete_server(servers["db_b"])
+    return walk
+
+
+def another_named(walk: Walk) -> None:
+    """Make another server, name it in the group file, and type what is shown."""
+    made = walk.operator.make_server(f"{walk.group}-another")
+    walk.deployment.cloud.add_application(
+        f"loose-{walk.group}", start="pg-start", stop="pg-stop", needs_volume=True
+    )
+    walk.file = written(walk, without_a_stack(walk, db_a=walk.server("db_a"), db_b=made))
+    walk.follows()
 
 
 def codes(walk: Walk) -> list[str]:
@@ -679,11 +721,16 @@ PLAYS = {
     "out of service": Play("ACTIVATE", out_of_service, OUT),
     "server gone": Play("MOVE", holder_gone, DOWN),
     "server off": Play("MOVE", holder_off, DOWN),
+    "single server off": Play("BRING_BACK", single_off, DOWN),
+    "server hung": Play("MOVE_SILENT", holder_hung, DEGRADED),
     "server off looked": Play("PLAN_MOVE", holder_off, DOWN, looked_first),
     "only lost": Play("MOVE_TO_RECOVERED", both_gone, DOWN),
     "all off": Play("START_SERVER", all_off, DOWN),
     "member lost": Play("RECOVER", after_a_failover, DEGRADED),
     "standby deleted": Play("REPLACE", standby_deleted, DEGRADED),
+    "standby without a stack deleted": Play(
+        "NAME_SERVER", loose_standby_deleted, DEGRADED, another_named
+    ),
     "standby off": Play("START_SERVER", no_standby, DEGRADED),
     "standby locked and off": Play("UNLOCK_SERVER", standby_locked_and_off, DEGRADED),
     **{

@@ -95,6 +95,27 @@ def test_each_mistake_of_a_file_is_told_with_its_line_and_no_group_is_made(
     assert deployment.failover("status", misspelt.stem).returncode == 1
 
 
+def test_mistakes_of_the_grammar_and_of_names_are_told_at_once(
+    deployment: Any, misspelt: Path
+) -> None:
+    """What cannot be seen because of another mistake is not told twice."""
+    text = misspelt.read_text(encoding="utf-8")
+    text = text.replace("depends_on: data\n", "dependson: data\n")
+    misspelt.write_text(text + "heel: report\n", encoding="utf-8")
+
+    done = deployment.failover("group", "create", str(misspelt), "--dry-run", "-f", "json")
+
+    found = json.loads(done.stdout)["problems"]
+    assert {(each["line"], each["code"]) for each in found} >= {
+        (line_of(misspelt, "heel"), "INVALID_DOCUMENT"),
+        (line_of(misspelt, "dependson"), "INVALID_DOCUMENT"),
+        (line_of(misspelt, "data_volum"), "NOT_FOUND"),
+        (line_of(misspelt, "pg-stpo"), "UNKNOWN_COMMAND"),
+        (line_of(misspelt, "activ_db"), "UNKNOWN_PARAMETER"),
+    }
+    assert len({(each["field"], each["message"]) for each in found}) == len(found)
+
+
 def test_a_program_gets_each_mistake_with_its_place_code_and_remedy(
     deployment: Any, misspelt: Path
 ) -> None:
@@ -306,7 +327,7 @@ def test_a_group_is_shown_with_its_file_for_people_and_for_machines(
     assert [member["name"] for member in whole["members"]] == ["db_a", "db_b"]
 
 
-def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
+def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_end_with_it(
     deployment: Any,
 ) -> None:
     deployment.protect("closing")
@@ -321,14 +342,14 @@ def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
     sure = deployment.failover("group", "delete", "closing", "-f", "json", typed="y\n")
 
     assert unsure.returncode == unanswered.returncode == 1
-    assert "what is held for it stays held: 1 alarm" in unsure.stderr
+    assert "it dismisses what is held for it: 1 alarm" in unsure.stderr
     assert "--yes" in unanswered.stderr
     assert sure.returncode == 0, sure.stderr
     told = json.loads(sure.stdout)
     assert told["deleted"].startswith("closing was deleted")
-    (held,) = told["held"]
+    (ended,) = told["dismissed"]
     rows = deployment.shown("alarms")
-    assert [row["group"] for row in rows if row["incident"] == held["incident"]] == [None]
+    assert [row for row in rows if row["incident"] == ended["incident"]] == []
     assert deployment.failover("status", "closing").returncode == 1
 
 
@@ -398,6 +419,6 @@ def test_a_group_is_released_and_what_it_protected_runs_on(deployment: Any) -> N
 
     assert (unsure.returncode, table.returncode) == (1, 0)
     assert "no longer protected" in told["released"]
-    assert told["held"] == []
+    assert told["dismissed"] == []
     assert deployment.cloud.guests() == before
     assert deployment.failover("status", "freed").returncode == 1

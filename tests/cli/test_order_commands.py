@@ -150,6 +150,23 @@ def test_a_rollback_that_leads_nowhere_is_refused(deployment: Any) -> None:
     assert "UNKNOWN_GOAL" in done.stdout
 
 
+def test_a_sweep_says_what_a_group_waits_for_that_does_not_serve(deployment: Any) -> None:
+    """Nothing is stalled, and nothing serves."""
+    group = "swept-down"
+    deployment.protect(group, fence=["confirm"])
+    deployment.crash(group)
+    assert deployment.failover("start", group, "--lost", "db_a", "--yes").returncode == 3
+
+    one = deployment.failover("sweep", group, "-f", "json")
+    every = deployment.failover("sweep")
+
+    assert one.returncode == 0, one.stderr
+    json.loads(one.stdout)
+    assert f"{group} is DOWN: nothing serves" in one.stderr
+    assert f"failover confirm-fenced {group} db_a" in one.stderr
+    assert f"{group} is DOWN. Next: failover status {group}\n" in every.stderr
+
+
 def test_a_sweep_says_what_it_found(deployment: Any) -> None:
     everything = deployment.failover("sweep", "-f", "json")
     one = deployment.failover("sweep", deployment.group)

@@ -62,9 +62,9 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
         status(service=service("DOWN", reasons=["its server is gone"], gone=["db_a"]))
     ).splitlines()
 
-    assert first == "payments is DOWN: nothing serves since 07:59:30 (30.0 s)"
+    assert first == "payments is DOWN: nothing serves since 07:53:00 (7 min 00 s)"
     assert why == "  - its server is gone"
-    assert screen().startswith("payments is SERVING on db_a since 07:59:30 (30.0 s)\n")
+    assert screen().startswith("payments is SERVING on db_a since 07:53:00 (7 min 00 s)\n")
 
 
 def test_the_details_say_who_would_take_over() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from cliff.show import ShowOne
 from openstack.exceptions import SDKException
 from rich.console import Console, Group
 
-from mistral_failover.cli import base, connection, doctor, show_pages, status_screen
+from mistral_failover.cli import base, connection, doctor, order, show_pages, status_screen
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.model.text import counted
@@ -124,3 +125,44 @@ def test_the_result_of_a_failed_step_is_not_squeezed_into_a_column(width: int) -
     lines = stream.getvalue().splitlines()
     assert len(lines) < 10
     assert any("confirm-fenced" in line for line in lines)
+
+
+class Terminal(io.StringIO):
+    """A terminal on which a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("took", "looks"), [(0.0, 1), (60.0, 3)])
+def test_who_answers_late_is_asked_again_if_a_sign_has_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], took: float, looks: int
+) -> None:
+    """First the agent is silent; it is heard again while the operator thinks."""
+    now, seen = [0.0], []
+    monkeypatch.setattr(order, "SIGNS_COUNT", 15.0)
+    monkeypatch.setattr(order.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stdin", Terminal("y\ny\n"))
+
+    def look() -> Any:
+        seen.append(now[0])
+        now[0] += took
+        alive = len(seen) > 1
+        sign = {"about": "agent", "says": "heard", "ago": 7.0, "alive": alive}
+        return {"group": "g", "member": "db_a", "signs": [sign], "sentence": "Two may write."}
+
+    read = Terminal.readline
+
+    def answers(self: Terminal, *args: Any) -> str:
+        now[0] += took
+        return read(self, *args)
+
+    monkeypatch.setattr(Terminal, "readline", answers)
+    order.confirm_by_signs(look, "Is db_a certainly off")
+
+    said = capsys.readouterr().err
+    assert len(seen) == looks
+    assert said.count("certainly off?") == max(1, looks - 1)
+    assert ("This has changed" in said) == (looks > 1)
+    assert "agent: heard (7.0 s ago)" in said
+    assert re.search(r"as far as it is known at [0-9:]{8} UTC:", said)

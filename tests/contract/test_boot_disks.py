@@ -21,10 +21,6 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_updates import replace_member
 
-pytestmark = pytest.mark.only_on(
-    "emulated", reason="a server that boots from a volume was not tried on the real services yet"
-)
-
 TEMPLATE = """
 heat_template_version: 2021-04-16
 resources:

@@ -173,7 +173,7 @@ _END = re.compile(r" [|>&#;]|\)")
 def typed(text: str) -> Iterator[tuple[str, ...]]:
     """The words of each command that is a literal, stands on a line of its own in a block, or helps
     against an alert."""
-    shown = "\n".join(re.findall(r"^ *```\w*\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE))
+    shown = "\n".join(re.findall(r"^ *```[^`\n]*\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE))
     lines = re.sub(r" *\\\n *", " ", shown)
     for program, command in (
         *_LITERAL.findall(" ".join(without_blocks(text).split())),

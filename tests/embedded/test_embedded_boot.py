@@ -4,8 +4,16 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import cast
 
 import pytest
+
+from mistral_failover.doctor import mistral
+from mistral_failover.doctor.checks import Examination
+from mistral_failover.mistral import releases
+from mistral_failover.server import checks
+from mistral_failover.server.options import Options
 
 
 def run(script: str) -> str:
@@ -65,3 +73,40 @@ def test_the_types_of_mistrals_api_have_the_same_attributes_as_with_wsmes_own_or
     quick = json.loads(run(ATTRIBUTES.format(around="boot.quick_imports()")))
     assert quick == json.loads(run(ATTRIBUTES.format(around="contextlib.nullcontext()")))
     assert "state_info" in quick["Execution"]
+
+
+@pytest.mark.parametrize("found", ["19.1.1", "22.0.0", "24.0.0"])
+def test_a_mistral_that_cannot_run_in_this_process_is_named(
+    found: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: found)
+
+    (problem,) = [
+        each
+        for each in checks.run_checks(Options(state_dir=tmp_path / "state"))
+        if each.code == "MISTRAL_NOT_TESTED"
+    ]
+
+    assert problem.grave
+    assert problem.message == (
+        f"Mistral {found} is installed here, and failover server and failover drill run only "
+        "Mistral 23"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "said"),
+    [
+        ("21.0.0", "ok", "this executor runs Mistral 21.0.0 of OpenStack 2025.2"),
+        ("24.0.0", "warn", "Mistral 24.0.0, with which this package is not tested"),
+    ],
+)
+def test_the_doctor_says_whether_the_mistral_is_tested(
+    found: str, level: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: found)
+
+    (finding,) = mistral.release(cast(Examination, None))
+
+    assert finding.level == level
+    assert said in finding.sentence

@@ -32,6 +32,7 @@ def of_kind(key: str) -> dict[str, str]:
 
 def test_every_file_is_of_a_known_kind() -> None:
     kinds = (
+        "apiVersion",  # Kubernetes'
         "failover_agent_version",
         "failover_member",  # a policy for Mistral
         "failover_template_version",
@@ -42,6 +43,7 @@ def test_every_file_is_of_a_known_kind() -> None:
         "rule_files",  # Prometheus' own file
         "version",
         "write_files",  # cloud-init's
+        "zabbix_export",
     )
     known = [name for kind in kinds for name in of_kind(kind)]
 

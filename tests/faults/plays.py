@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Fault
+from mistral_failover.lab.emulator.state import User
 from mistral_failover.mistral.event_hooks import event_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import hooks, host_fences
@@ -139,6 +140,36 @@ def repair_the_host(drill: Drill) -> None:
             drill.slot.database.atomically(partial(shown_up, host=host.name))
     if machines := drill.facts.get("machines"):
         machines.stop()
+
+
+def own_it_as_an_operator(drill: Drill) -> None:
+    """The group's user is an administrator, and has a board for each host."""
+    _the_user(drill).admin = True
+    install_fence_devices(drill)
+
+
+def own_it_no_more(drill: Drill) -> None:
+    """As before."""
+    _the_user(drill).admin = False
+    repair_the_host(drill)
+
+
+def _the_user(drill: Drill) -> User:
+    users = drill.slot.cloud.emulation.state.users.values()
+    return next(user for user in users if user.name == "demo")
+
+
+def serves_elsewhere(drill: Drill) -> None:
+    """The machine is off, and the same server is on another one with its disks: evacuated once,
+    never deleted."""
+    the_host_is_off(drill)
+    client, server = drill.slot.cloud.client, drill.server("db_a")
+    guest = client.guests()[server]
+    assert guest["host"] != drill.facts["host"]
+    disk = client.resources(drill.group)["system"]["physical_resource_id"]
+    assert disk in guest["volumes"]
+    actions = drill.slot.cloud.emulation.state.server_actions.values()
+    assert [a.action for a in actions if a.server_id == server].count("evacuate") == 1
 
 
 def slow_down(drill: Drill) -> None:
@@ -327,6 +358,18 @@ HOST_DIED = Play(
     ladder=({"kind": "host_power", "limit": 60},),
     host_dies=True,
 )
+EVACUATED = Play(
+    "evacuated",
+    host_dies,
+    prepare=own_it_as_an_operator,
+    tidy=own_it_no_more,
+    check=serves_elsewhere,
+    ladder=({"kind": "host_power", "limit": 60},),
+    more={"members": {"servers": ["db_a"], "replace": "lost", "restart": ["evacuate"]}},
+    active="db_a",
+    host_dies=True,
+    boots_from_a_volume=True,
+)
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "lose"),)
@@ -369,6 +412,9 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((f"delete.{when}", 1, BOOT_DISK) for when in ("before", "after")),
     *((f"patch.{when}", 1, BOOT_DISK) for when in ("before", "after")),
     ("replaced.before", 1, BOOT_DISK),
+    *((f"evacuate.{when}", 1, EVACUATED) for when in ("before", "after")),
+    *((f"restart.{when}", 1, EVACUATED) for when in ("before", "after")),
+    *((point, 1, EVACUATED) for point in ("detach.before", "detach.after", "replaced.before")),
     *((point, 1, TOLD) for point in ("event.before", "event.after")),
     ("advance.before", 1, CRASH),
     ("advance.after", 1, CRASH),

@@ -49,6 +49,7 @@ def test_problems_of_grammar_and_of_meaning_are_found_together() -> None:
         "nonsense",
         "resources.data.propertis",
         "resources.further.depends_on",
+        "resources.further.properties",
         "resources.other.type",
     ]
 
@@ -86,3 +87,40 @@ def test_whatever_the_parser_refuses_has_a_problem_at_least(document: Any) -> No
 
 def test_a_name_that_is_none_is_a_problem() -> None:
     assert [each.path for each in group_problems(changed(), name="a/b")] == ["name"]
+
+
+def test_all_that_is_wrong_in_one_part_is_found() -> None:
+    resources = examples.group(1, "payments")["resources"]
+    data = resources["data"]
+    document = changed(
+        fence=["quiese", "stop", "stopp", "confrim"],
+        members={"servers": ["db_a", "db_b"], "chose": "db_a", "choose": "db_c"},
+        limits={"cooldwn": 1, "per_our": 2},
+        resources={
+            **resources,
+            "data": {
+                "type": "volume_attachment",
+                "propertis": {},
+                "depends_on": ["nowhere"],
+                "properties": {**data["properties"], "volum": 1, "devise": 2, "server": "db_a"},
+            },
+            "wire": {"type": "port", "properties": {"prt": 1, "server": {"get_param": "x"}}},
+        },
+    )
+
+    assert [each.path for each in group_problems(document)] == [
+        "fence[0]",
+        "fence[2]",
+        "fence[3]",
+        "limits.cooldwn",
+        "limits.per_our",
+        "members.choose",
+        "members.chose",
+        "resources.data.depends_on",
+        "resources.data.properties.devise",
+        "resources.data.properties.server",
+        "resources.data.properties.volum",
+        "resources.data.propertis",
+        "resources.wire.properties.prt",
+        "resources.wire.properties.server",
+    ]

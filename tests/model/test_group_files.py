@@ -145,7 +145,7 @@ DATA = "resources/data/properties"
 DATABASE = "resources/database/properties"
 FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     # the top level
-    ({"stack": DELETE}, "", 'key "stack" is missing', "Add"),
+    ({"stack": DELETE}, "name", "without a stack", "With a Heat stack, name the stack"),
     ({"failover_template_version": DELETE}, "", "failover_template_version", "Add"),
     ({"failover_template_version": "2015-04-30"}, "failover_template_version", "", "2026-11-21"),
     ({"resource": {}}, "resource", 'unknown key "resource"', 'mean "resources"'),

@@ -372,6 +372,27 @@ def test_a_group_is_down_from_the_admission_on() -> None:
     assert (found.service, found.since) == (Service.DOWN, 155.0)
 
 
+@pytest.mark.parametrize(
+    ("seen", "since"),
+    [
+        (("DOWN", 158.0, 158.0), 155.0),  # the look came later
+        (("DOWN", 150.0, 140.0), 140.0),  # it was down before
+        (("DOWN", 95.0, 10.0), 155.0),  # it served in between
+    ],
+)
+def test_a_group_is_down_since_the_first_that_says_so(
+    seen: tuple[str, float, float], since: float
+) -> None:
+    alarm = WaitingAlarm(("db_a",), admitted=True, at=155.0)
+    assert state(AT_REST, look(*seen), alarm).since == since
+
+
+def test_a_held_alarm_degrades_a_group_since_it_was_heard() -> None:
+    alarm = WaitingAlarm(("db_a",), admitted=False, at=140.0)
+    found = state(AT_REST, look("SERVING", 150.0), alarm)
+    assert (found.service, found.since) == (Service.DEGRADED, 140.0)
+
+
 def test_after_a_failover_that_leaves_no_standby_the_group_is_degraded_before_it_is_seen() -> None:
     engine = replace(AT_REST, members=tuple(LOST))
 

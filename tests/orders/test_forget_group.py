@@ -51,7 +51,7 @@ def test_a_group_that_was_never_brought_up_is_forgotten(
 
     answer = group_actions.Undefine("payments").run(context)
 
-    assert (answer["group"], answer["held"]) == ("payments", [])
+    assert (answer["group"], answer["dismissed"]) == ("payments", [])
     assert names(context) == []
     assert group_actions.Undefine("payments").run(context).error["code"] == "UNKNOWN_GROUP"
 
@@ -134,7 +134,7 @@ def counted(state: Runtime, project: str) -> dict[Any, float]:
     return {key: count.value for key, count in found.items()}
 
 
-def test_alarms_that_are_held_for_it_stay_held_and_are_told(
+def test_alarms_that_are_held_for_it_end_with_it_and_are_told(
     define: Callable[..., str],
     serve: Callable[..., str],
     remove: Callable[[], None],
@@ -154,13 +154,12 @@ def test_alarms_that_are_held_for_it_stay_held_and_are_told(
 
     after = counted(state, project)
     assert {key: after.get(key, 0) for key in before if after.get(key, 0) < before[key]} == {}
-    ((told),) = answer["held"]
+    ((told),) = answer["dismissed"]
     assert (told["incident"], told["lost"]) == (held["incident"], ["db_a"])
-    assert "its group payments was deleted by" in told["sentence"]
-    assert "1 of its alarms" in answer["sentence"]
-    (listed,) = alarms.Held().run(context)["held"]
-    assert (listed["incident"], listed["group"]) == (held["incident"], None)
-    assert listed["lost"] == ["db_a"], "a list, as everywhere"
+    assert "dismissed, since payments was deleted by" in told["sentence"]
+    assert "1 alarm about it dismissed" in answer["sentence"]
+    assert told["lost"] == ["db_a"], "a list, as everywhere"
+    assert alarms.Held().run(context)["total"] == 0
     define()
     assert alarms.Held("payments").run(context)["total"] == 0
 

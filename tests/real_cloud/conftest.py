@@ -83,7 +83,8 @@ def protect(
     demo: Tenant, where: Settings, audited: CloudAudit
 ) -> Iterator[Callable[..., ProtectedStack]]:
     """Create a stack of an example, and wait until it is active; deleted with the module's others,
-    all at once, for that takes long."""
+    all at once, for that takes long. ``group``: further keys of its group, as
+    `templates.protected` takes them."""
     made: list[tuple[Tenant, str]] = []
 
     def make(
@@ -95,13 +96,14 @@ def protect(
         volumes: int = 1,
         also: Mapping[str, Any] | None = None,
         workflow: str | None = None,
+        **group: Any,
     ) -> ProtectedStack:
         name = name or f"real-{os.getpid()}-{next(_numbers)}"
         made.append((tenant, name))
         audited.watch(tenant, name)
         tenant.create_stack(
             name,
-            templates.protected(template, volumes=volumes, also=also, workflow=workflow),
+            templates.protected(template, volumes=volumes, also=also, workflow=workflow, **group),
             alarm_path=path,
             heat_url=where.url("heat-api") + "/v1",
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 
+from mistral_failover.convergence import node_link
 from mistral_failover.reports.durations import critical_path, stage_of, stages
 
 
@@ -70,9 +71,7 @@ def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
         graph.add_edge("cleanup:app", f"cleanup:{volume}")
         graph.add_edge(f"cleanup:{volume}", "update:w1")
 
-    found = critical_path(
-        nx.node_link_data(graph, edges="edges"), [QUIESCE, *DETACH, ATTACH], 10.0, 18.0
-    )
+    found = critical_path(node_link.written(graph), [QUIESCE, *DETACH, ATTACH], 10.0, 18.0)
 
     assert found["seconds"] == 1.0 + 5.0 + 2.0
     assert [step["resource"] for step in found["steps"]] == ["app", "v2", "w1"]

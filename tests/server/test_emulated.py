@@ -147,16 +147,16 @@ SHOP = {
 }
 
 
-def own_group(server: ServerProcess, name: str, folder: Path) -> None:
-    """Create a stack, and a group over it."""
+def own_group(server: ServerProcess, name: str, folder: Path, **more: Any) -> None:
+    """Create a stack, and a group over it, with these keys in its file."""
     template, file = folder / "shop-stack.yaml", folder / "shop.yaml"
     template.write_text(yaml.safe_dump(SHOP_STACK))
-    file.write_text(yaml.safe_dump(SHOP | {"stack": name}))
+    file.write_text(yaml.safe_dump(SHOP | {"stack": name} | more))
     made = openstack(server, "stack", "create", "--wait", "-t", str(template), name)
     assert made.returncode == 0, made.stderr
     created = server.failover("group", "create", str(file), "-f", "json")
     assert created.returncode == 0, created.stdout + created.stderr
-    assert "allow-list" not in created.stderr
+    assert "have learned: shop-start, shop-stop" in created.stderr
 
 
 def active_on(server: ServerProcess, group: str, member: str) -> bool:
@@ -181,6 +181,42 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
     servers = json.loads(openstack(server, "server", "list", "-f", "json").stdout)
     (web_b,) = [each["ID"] for each in servers if each["Name"].startswith("shop-web_b")]
     assert [each["server_id"] for each in attached] == [web_b]
+
+
+def test_a_command_that_is_misspelt_is_refused_as_on_real_members(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    own_group(server, "misspelt", tmp_path)
+    file = tmp_path / "shop.yaml"
+    file.write_text(file.read_text().replace("shop-stop", "shop-stpo"))
+
+    refused = server.failover("group", "update", str(file))
+
+    assert refused.returncode == 1
+    assert "not offer the command shop-stpo" in refused.stderr
+    assert "There is: shop-start, shop-stop." in refused.stderr
+
+
+def test_a_cloud_without_room_can_be_tried(server: ServerProcess, tmp_path: Path) -> None:
+    name = "crowded"
+    own_group(server, name, tmp_path, members={"servers": ["web_a", "web_b"], "replace": "lost"})
+
+    def quota() -> str:
+        ran = server.failover("doctor", name, "-f", "json")
+        return str(next(row["level"] for row in json.loads(ran.stdout) if row["check"] == "quota"))
+
+    assert quota() == "ok"
+    full = done(server, "emulator", "break", name, "web_b", "--fault", "full")
+    assert (full["done"], full["alarm"]) == ("full", None)
+    assert quota() != "ok"
+    refused = server.failover("replace", name, "web_b", "--yes")
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+
+    done(server, "emulator", "break", name, "web_b", "--fault", "full", "--repair")
+
+    assert quota() == "ok"
+    again = server.failover("start", name, "--timeout", "200")
+    assert again.returncode == 0, again.stdout + again.stderr
 
 
 def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:

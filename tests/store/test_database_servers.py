@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -94,6 +95,24 @@ def test_the_clock_runs_on_where_summer_time_begins_or_ends(address: Address, tu
             now = connection.execute(sa.select(DatabaseClock())).scalar_one()
             assert now == pytest.approx(instant, abs=1e-4)
     database.close()
+
+
+def test_mistral_22_and_older_do_not_set_the_isolation_of_the_state_store(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They replace ``sqlalchemy.create_engine`` for the whole process: each engine that it makes
+    gets a name of the level that MariaDB does not answer, so a snapshot cannot be reset."""
+    made = sa.create_engine
+
+    def of_mistral(*args: Any, **options: Any) -> sa.Engine:
+        return made(*args, **options | {"isolation_level": "READ_COMMITTED"})
+
+    monkeypatch.setattr(sa, "create_engine", of_mistral)
+    store = Database(address.url)
+    schema.upgrade(store)
+
+    assert store.snapshot(lambda tx: tx.now()) <= store.reading(lambda tx: tx.now())
+    store.close()
 
 
 def test_a_server_that_turned_read_only_is_left_for_the_one_at_its_address(

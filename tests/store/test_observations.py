@@ -14,7 +14,7 @@ from mistral_failover.store import observations, services
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, traversals
 from mistral_failover.store.tables import observations as table
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.simulation import PROJECT
 
 
@@ -167,3 +167,23 @@ def test_what_is_seen_again_only_gets_a_later_time(
     assert after.at == now
     assert (after.since, after.seen) == (before.since, before.seen)
     assert due(60.0) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "since"), [(None, 100.0), (70.0, 70.0), (10.0, 50.0), (130.0, 100.0)]
+)
+def test_a_service_is_so_since_what_the_look_tells_but_not_longer_than_it_was_otherwise(
+    database: Database, rests: Callable[..., str], said: float | None, since: float
+) -> None:
+    group = rests()
+
+    def looks(tx: ProjectTransaction) -> None:
+        well, down = Observation(Service.SERVING), Observation(Service.DOWN)
+        observations.save(tx, group, well, ObservationMemory(), 50.0)
+        observations.save(tx, group, down, ObservationMemory(), 100.0, said)
+        observations.save(tx, group, down, ObservationMemory(), 110.0, 105.0)
+
+    database.for_project(PROJECT).atomically(looks)
+    found = database.for_project(PROJECT).reading(lambda tx: observations.of_group(tx, group))
+    assert found is not None
+    assert (found.at, found.since) == (110.0, since)

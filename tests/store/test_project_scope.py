@@ -261,6 +261,8 @@ def test_what_a_function_answers_does_not_depend_on_another_project(database: Da
 
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
+    "groups.servers_of_others": "the rows have one group, and it asks for the others",
+    "plans.ways_lasted": "it is for members that came back",
     "incidents.ends_of_series": "it is for reports that an alarm has ended",
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",

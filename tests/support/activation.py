@@ -23,7 +23,7 @@ def activate(group: str, context: Callable[[], ActionContext]) -> dict[str, Any]
 
     Nearly every test of a group begins so, and the tasks take longer than what they do.
     """
-    because = "the first activation"
+    because = "it is brought up as it is defined"
     begun = done(orders.Begin(group, lost=[], definition="defined", because=because).run(context()))
     while (answer := done(recovery.Advance(begun["traversal"], "end").run(context())))["again"]:
         pass

@@ -15,6 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 _VICTIM = "the host that may die"
 _OF_VICTIM = (
     "real_cloud/test_dead_standby.py",
+    "real_cloud/test_evacuating.py",
     "contract/test_dead_host.py",
     "contract/test_compute_services.py",
 )

@@ -25,7 +25,7 @@ PAGES = {
 }
 """Every page by its path. What is generated at a build is not among them."""
 
-_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^ *```([^`\n]*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
 def page(name: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,32 +49,14 @@ class Stored:
         self, *watchers: str, locks: tuple[str, ...] = (), modes: tuple[str, ...] = (), **more: Any
     ) -> None:
         """Make the cluster, in which these clients have the volume open."""
-        state = {
-            "watchers": {self.image: list(watchers)},
-            "locks": {self.image: list(locks)},
-            "blocklist": list(more.get("until", ())),
-            "until": {},
-            "modes": list(modes),
-            "calls": [],
-            **more,
-        }
-        (self.folder / "ceph.conf").write_text(json.dumps(state), "utf-8")
+        more = {"locks": {self.image: list(locks)}, "modes": list(modes), **more}
+        simulate(self.folder, {self.image: list(watchers)}, **more)
 
     def configure(
         self, levels: Sequence[Any] = (), projects: Sequence[str] = (PROJECT,), **more: Any
     ) -> None:
         """Write the operator's file."""
-        for name in ("ceph", "rbd"):
-            shutil.copy(SIMULATORS / "ceph_simulated", self.folder / name)
-        ceph = {
-            "pools": ["images", "volumes"],
-            "conf": str(self.folder / "ceph.conf"),
-            "name": "client.fence",
-            "limit": 10,
-            "ceph": str(self.folder / "ceph"),
-            "rbd": str(self.folder / "rbd"),
-            **more,
-        }
+        ceph = {**commands(self.folder), **more}
         self.fencing.configure(*levels, ceph=ceph, projects=list(projects))
 
     def prove(self, limit: float = LIMIT, **more: Any) -> Evidence:
@@ -86,6 +68,34 @@ class Stored:
             return Storage("storage").prove(attempt, {"kind": "storage", "limit": limit})
         finally:
             self.seconds = time.monotonic() - began
+
+
+def simulate(folder: Path, opened: Mapping[str, Sequence[str]], **more: Any) -> None:
+    """Make a simulated cluster, in which these clients have these images open."""
+    state = {
+        "watchers": dict(opened),
+        "locks": {image: [] for image in opened},
+        "blocklist": list(more.get("until", ())),
+        "until": {},
+        "modes": [],
+        "calls": [],
+        **more,
+    }
+    (folder / "ceph.conf").write_text(json.dumps(state), "utf-8")
+
+
+def commands(folder: Path) -> dict[str, Any]:
+    """Install the commands of the simulated cluster; return its entry in an operator's file."""
+    for name in ("ceph", "rbd"):
+        shutil.copy(SIMULATORS / "ceph_simulated", folder / name)
+    return {
+        "pools": ["images", "volumes"],
+        "conf": str(folder / "ceph.conf"),
+        "name": "client.fence",
+        "limit": 10,
+        "ceph": str(folder / "ceph"),
+        "rbd": str(folder / "rbd"),
+    }
 
 
 def changes(stored: Stored) -> list[str]:

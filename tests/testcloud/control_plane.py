@@ -79,7 +79,7 @@ def glance(settings: Settings) -> Sections:
 
 
 def neutron(settings: Settings) -> Sections:
-    """neutron.conf: the API alone; ports are bound by `neutron_driver`."""
+    """neutron.conf: the API alone; ports are bound by `testcloud_neutron`."""
     return merged(
         messages(settings, "neutron"),
         database(settings, "neutron"),

@@ -162,7 +162,7 @@ def cinder(settings: Settings) -> Sections:
             backend(settings): _rbd(settings)
             if settings.machines
             else {
-                "volume_driver": "cinder.tests.fake_driver.FakeLoggingVolumeDriver",
+                "volume_driver": "testcloud_cinder.clones.Clones",
                 "volume_backend_name": "fake",
                 "extra_capabilities": '{"multiattach": true}',
             },

@@ -72,13 +72,13 @@ HEADERS = {
     "python3-dev": Path(sysconfig.get_path("include")) / "Python.h",
 }
 REQUIREMENTS, CONSTRAINTS = HERE / "requirements.txt", HERE / "constraints.txt"
-DRIVER = HERE / "neutron_driver"
+DRIVERS = HERE / "drivers"
 
 
 def key() -> str:
     """A hash of everything that says what is installed."""
     python = ".".join(map(str, sys.version_info[:3]))
-    return hashes.of_files([REQUIREMENTS, CONSTRAINTS, DRIVER], python)
+    return hashes.of_files([REQUIREMENTS, CONSTRAINTS, DRIVERS], python)
 
 
 def install_programs(settings: Settings, tell: Callable[[str], None]) -> None:
@@ -113,12 +113,12 @@ def install_services(settings: Settings, tell: Callable[[str], None]) -> None:
         create = [uv(), "venv", "--quiet", "--python", sys.executable, str(settings.venv)]
         run(create, settings, here)
         # A copy, since setuptools would leave files in the checkout.
-        driver = shutil.copytree(DRIVER, folder / "driver")
+        drivers = shutil.copytree(DRIVERS, folder / "drivers")
         run(
             [
                 *(uv(), "pip", "install", "--compile-bytecode"),
                 *("--python", str(python), "--constraint", str(CONSTRAINTS)),
-                *("--requirement", str(REQUIREMENTS), str(driver)),
+                *("--requirement", str(REQUIREMENTS), str(drivers)),
             ],
             settings,
             here,

@@ -32,17 +32,24 @@ def protected(
     fence: list[Any] | None = None,
     also: Mapping[str, Any] | None = None,
     workflow: str | None = None,
+    members: Mapping[str, Any] | None = None,
+    host: str | None = None,
 ) -> str:
     """An example's template whose group may fail over at any time; with further volumes, another
-    ladder, ``also`` more resources and a chain of its own (``workflow``) if asked."""
+    ladder, ``also`` more resources, a chain of its own (``workflow``) and other ``members`` if
+    asked. ``host``: the one for db_a, which only an administrator may name."""
     template = yaml.safe_load((ROOT / "examples" / example).read_text("utf-8"))
     text = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
+    if host is not None:
+        template["resources"]["db_a"]["properties"]["availability_zone"] = f"nova:{host}"
     group = yaml.safe_load(text["template"])
     group["limits"] = {"cooldown": 0, "per_hour": 1000}
     if fence is not None:
         group["fence"] = fence
     if workflow is not None:
         group["workflow"] = workflow
+    if members is not None:
+        group["members"] = dict(members)
     for number in range(2, volumes + 1):
         volume = f"data_volume{number}"
         template["resources"][volume] = template["resources"]["data_volume"]
@@ -102,25 +109,20 @@ def _pair(volumes: int, server: Any) -> dict[str, Any]:
     }
 
 
-def healed_by_heat(volumes: int) -> str:
-    """An autoscaling group of two stacks, volumes attached to its first member: what Aodh's action
+def healed_by_heat(volumes: int, size: int = 2) -> str:
+    """An autoscaling group of stacks, volumes attached to its first member: what Aodh's action
     trust+heat heals by replacing the member."""
     members = {
         "type": "OS::Heat::AutoScalingGroup",
         "properties": {
-            "min_size": 2,
-            "max_size": 2,
-            "desired_capacity": 2,
+            "min_size": size,
+            "max_size": size,
+            "desired_capacity": size,
             "resource": {"type": MEMBER},
         },
     }
-    # Heat has no path into refs, and no members while it validates.
-    first = {
-        "yaql": {
-            "expression": "coalesce($.data, list(null)).first()",
-            "data": {"get_attr": ["members", "refs"]},
-        }
-    }
+    # Not by yaql: all threads of Heat's engine share its one parser, which fails if two use it.
+    first = {"get_attr": ["members", "resource.0"]}
     return _dumped(
         {
             "heat_template_version": "2021-04-16",

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import openstack
 import pytest
+from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
@@ -271,9 +273,13 @@ class Protected:
         """The causes of the group's traversals, in order."""
         return self.told("traversal")
 
+    def volume(self) -> str:
+        """The id of the group's volume."""
+        return str(self.cloud.resources(self.name)["data_volume"]["physical_resource_id"])
+
     def holders(self) -> list[str]:
         """The members whose server the volume is attached to, by the cloud's own word."""
-        volume = self.cloud.resources(self.name)["data_volume"]["physical_resource_id"]
+        volume = self.volume()
         servers = {self.server(member): member for member in self.members}
         nodes = self.cloud.guests()
         return [m for s, m in servers.items() if volume in nodes[s]["volumes"]]
@@ -318,3 +324,74 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
 def group(protect: Callable[..., Protected]) -> Protected:
     """A database on a volume that follows the active of two members."""
     return protect()
+
+
+@dataclass
+class Loose(Protected):
+    """A group without a stack: its servers and its volume were made by another tool, with tags.
+    ``ids``: by what the group file calls them."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    api: Any = None
+
+    def server(self, member: str) -> str:
+        """The id of a member's server."""
+        return self.ids[member]
+
+    def volume(self) -> str:
+        """The id of the group's volume."""
+        return self.ids["data"]
+
+    def file(self, **more: Any) -> dict[str, Any]:
+        """Its group file."""
+        data = {"volume": {"name": f"{self.name}-data"}, "server": ACTIVE}
+        database = {**DATABASE["properties"], "start": f"start-{self.name}"}
+        return {
+            "failover_template_version": "2026-11-21",
+            "members": {
+                "servers": {each: {"name": f"{self.name}-{each}"} for each in self.members}
+            },
+            "resources": {
+                "data": {"type": "volume_attachment", "properties": data},
+                "database": {**DATABASE, "properties": {**database, "stop": f"stop-{self.name}"}},
+            },
+            "fence": FENCE,
+            **more,
+        }
+
+    def define(self, definition: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """What failover.define answers, or the error that it refuses the file with."""
+        found = groups.Define(definition or self.file(), name=self.name, **options).run(context())
+        return dict(found.error if isinstance(found, Result) else found)
+
+    def make_server(self, name: str, **more: Any) -> str:
+        """Make a server, as any client of Nova does; returns its id."""
+        made = self.api.compute.create_server(
+            name=name, image_id="tiny", flavor_id="m1.tiny", networks="none", **more
+        )
+        self.api.compute.wait_for_server(made, interval=0.02)
+        return str(made.id)
+
+    def make_volume(self, name: str, **more: Any) -> str:
+        """Make a volume, as any client of Cinder does; returns its id."""
+        made = self.api.block_storage.create_volume(name=name, size=1, **more)
+        self.api.block_storage.wait_for_status(made, "available", interval=0.02)
+        return str(made.id)
+
+
+@pytest.fixture
+def loose(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..., Loose]:
+    """Make servers and a volume without a stack, for a group that is not defined yet."""
+
+    def make(servers: tuple[str, ...] = ("db_a", "db_b")) -> Loose:
+        name = f"loose{next(_numbers)}"
+        group = Loose(name, cloud, state, pack, servers)
+        group.api = openstack.connect(cloud="emulated")
+        for member in servers:
+            tags = [f"role={name}-{member}"]
+            group.ids[member] = group.make_server(f"{name}-{member}", tags=tags)
+        group.ids["data"] = group.make_volume(f"{name}-data", metadata={"role": f"{name}-data"})
+        cloud.add_application(name, start=f"start-{name}", stop=f"stop-{name}", needs_volume=True)
+        return group
+
+    return make

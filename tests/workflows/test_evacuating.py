@@ -23,6 +23,7 @@ from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.resources.restart import start
 from mistral_failover.runtime.process import Runtime
 from support.fencing import AGENT, Machines, clouds_of_an_operator, private, shown_up
+from support.storage import SUSPECT, commands, simulate
 from support.waiting import patiently
 
 ACTIVE = {"get_param": "active"}
@@ -98,6 +99,24 @@ def boards(
 
 
 @pytest.fixture
+def ceph(
+    emulated: EmulatedCloud,
+    state: Runtime,
+    clouds: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
+    """The hosts' storage is a simulated Ceph cluster that can block them."""
+    file = tmp_path / "fence-devices.yaml"
+    monkeypatch.setattr(state, "settings", replace(state.settings, fence_devices_file=str(file)))
+    document = {"projects": ["*"], "cloud": "operator", "hosts": {}, "ceph": commands(tmp_path)}
+    private(file, json.dumps(document))
+    yield tmp_path
+    for host in emulated.emulation.state.hosts:
+        emulated.client.fault("host", host, "revive")
+
+
+@pytest.fixture
 def single(protect: Callable[..., Any], clouds: Path) -> Callable[..., Any]:
     """Make a group of one server, up."""
 
@@ -118,6 +137,22 @@ def evacuations(group: Any) -> int:
     """How often Nova was asked to evacuate the server, and accepted it."""
     actions = group.emulation.state.server_actions.values()
     return sum((a.server_id, a.action) == (group.server("db_a"), "evacuate") for a in actions)
+
+
+@pytest.mark.usefixtures("administrator", "boards")
+def test_a_server_without_a_stack_serves_on_another_host(loose: Callable[..., Any]) -> None:
+    group = loose(("db_a",))
+    members = {"servers": group.file()["members"]["servers"], "when_no_standby": "replace"}
+    ways = {"restart": ["start", "evacuate"]}
+    answer = group.define(group.file(members={**members, **ways}, fence=FENCE))
+    assert "created" in answer, answer
+    group.activate()
+    home = place(group)
+
+    patiently(group, "on_alarm", **group.fails("power_off", "db_a")).assert_succeeded()
+
+    assert place(group) != home
+    assert (group.runs_on(), group.holders()) == (["db_a"], ["db_a"])
 
 
 @pytest.mark.usefixtures("administrator", "boards")
@@ -184,6 +219,44 @@ def test_what_blocks_says_why_it_was_not_evacuated(single: Callable[..., Any]) -
 
     run.assert_failed_with("BLOCKED")
     assert "It was not evacuated: " in group.status()["reason"]
+
+
+@pytest.mark.usefixtures("administrator", "boards")
+def test_an_evacuation_that_finds_no_host_is_named(
+    single: Callable[..., Any], emulated: EmulatedCloud
+) -> None:
+    group = single()
+    group.emulation = emulated.emulation
+    alarm, home = group.fails("power_off"), place(group)
+    for host in emulated.emulation.state.hosts:
+        if host != home:
+            group.cloud.fault("host", host, "compute_down")
+
+    patiently(group, "on_alarm", **alarm).assert_failed_with("BLOCKED")
+
+    assert evacuations(group) == 1
+    assert "It was not evacuated: Nova was asked to evacuate server" in group.status()["reason"]
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_member_that_its_storage_has_cut_off_is_evacuated_too(
+    single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path
+) -> None:
+    group = single(ASKS, fence=[{"kind": "storage", "limit": 10}])
+    group.emulation = emulated.emulation
+    former, home = group.server("db_a"), place(group)
+    volume = group.cloud.resources(group.name)["data_volume"]["physical_resource_id"]
+    simulate(ceph, {f"volumes/volume-{volume}": [SUSPECT]})
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
+
+    assert group.server("db_a") == former
+    assert place(group) != home
+    assert evacuations(group) == 1
+    assert json.loads((ceph / "ceph.conf").read_text("utf-8"))["blocklist"] == [SUSPECT]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert [each["found"] for each in group.status()["restarts"]] == ["evacuate"]
+    assert group.cloud.violations() == []
 
 
 @pytest.mark.usefixtures("administrator")

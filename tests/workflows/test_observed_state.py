@@ -332,6 +332,21 @@ def test_a_look_that_ends_late_does_not_replace_a_later_one(
     assert service(serving) == ("SERVING", [])
 
 
+def test_a_group_is_down_since_its_agent_was_last_heard_not_since_the_look(
+    serving: Any, operator: Operator
+) -> None:
+    observe(serving)
+    operator.stop_server(serving.server("db_a"))
+    time.sleep(2.5)
+
+    observe(serving)
+
+    status = serving.status()
+    seen = status["service"]
+    assert seen["status"] == "DOWN"
+    assert seen["since"] <= seen["seen_at"] - 2
+
+
 def test_a_server_that_is_being_rebuilt_does_not_serve(serving: Any, operator: Operator) -> None:
     boot = serving.cloud.set_latency()["boot"]
     serving.cloud.set_latency(boot=60)
@@ -673,3 +688,11 @@ def test_a_sweep_says_that_a_pause_or_the_kind_of_flaw_holds_healing_back(
     assert "no member can take over" in left(serving)
     operator.delete_server(serving.server("db_a"))
     assert "heal: repair" in left(serving)
+
+
+def test_a_group_that_is_activated_again_does_not_say_that_it_is_the_first_time(
+    serving: Any,
+) -> None:
+    serving.run("activate_first", group=serving.name).assert_succeeded()
+
+    assert serving.status()["traversal"]["cause"] == "it is brought up as it is defined"

@@ -228,6 +228,50 @@ def test_a_group_that_waits_names_what_gives_its_only_member_another_server(
     assert group.runs_on() == group.holders() == ["db_a"]
 
 
+def test_what_is_shown_while_an_alarm_waits_gives_a_dead_guest_another_server(
+    protect: Callable[..., Any],
+) -> None:
+    """Nova shows its server as running."""
+    members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    former = group.server("db_a")
+    patiently(group, "on_alarm", **group.fails("crash", "db_a"))
+    group.run("sweep", group=group.name)
+
+    shown = advice(group.status())[0].command
+    assert shown == f"failover replace {group.name} db_a"
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+@pytest.mark.parametrize("waits", ["admitted", "held"])
+def test_the_order_that_gives_it_another_server_closes_the_alarm(
+    protect: Callable[..., Any], waits: str
+) -> None:
+    members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    if waits == "held":
+        group.run("pause", group=group.name, because="a test").assert_succeeded()
+    patiently(group, "on_alarm", **group.fails("crash", "db_a"))
+    Operator(group.cloud).stop_server(group.server("db_a"))
+    status = group.status()
+    assert (len(status["unstarted"]), status["held"]) == ((1, 0) if waits == "admitted" else (0, 1))
+
+    said = {"group": group.name, "member": "db_a", "because": "it is dead"}
+    patiently(group, "replace_member", **said).assert_succeeded()
+
+    status = group.status()
+    assert (status["unstarted"], status["held"], status["status"]) == ([], 0, "COMPLETE")
+    assert status["service"]["reasons"] == ["no member can take over (there is no other member)"]
+    (closed,) = [line for line in group.told() if "answered, since db_a gets" in line]
+    assert "by an unknown user: it is dead" in closed
+
+
 def test_an_operator_can_order_it(single: Any) -> None:
     former = single.server("db_a")
     single.fails("crash", "db_a")

@@ -147,6 +147,9 @@ class Drill(Arguments, ShowOne):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
+        from mistral_failover.embedded import boot
+
+        boot.check_mistral()
         # Imported here, because every other command would wait a second for these imports.
         from mistral_failover.lab.drill.run import ActiveActiveRun, DrillRun, SingleRun
         from mistral_failover.lab.drill.scene import Scene

@@ -25,7 +25,10 @@ FAULTS = {
     "app": ("server", "app", "revive"),
     "host": ("host", "power_off", "revive"),
     "compute": ("host", "compute_down", "revive"),
+    "full": ("cloud", "full", "room again"),
 }
+_LASTING = 1_000_000  # times that a fault occurs
+_ANY_NUMBER = {"instances": -1, "cores": -1, "ram": -1}
 _ALARM = "server_lost"
 
 
@@ -35,7 +38,8 @@ class Break(Arguments, ShowOne):
     crash: the guest dies; hang: the guest answers nothing but still writes; app: only the
     application dies; host: the host loses power, and nothing can prove that the member is off: the
     failover waits for 'failover confirm-fenced'; compute: only Nova's service on the host dies, the
-    guest still runs.
+    guest still runs; full: the member lives, but no further server can be made in the whole cloud,
+    because the project's quota is used up and no host has room.
 
     Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --repair ends the
     fault and starts a stopped server again. To give the member its role back, see 'failover
@@ -75,11 +79,15 @@ class Break(Arguments, ShowOne):
         target, fault, repairing = FAULTS[parsed_args.fault]
         try:
             cloud = EmulatorClient(facts["emulator"])
-            struck = server if target == "server" else _host(cloud, server)
-            cloud.fault(target, struck, repairing if parsed_args.repair else fault)
-            if parsed_args.repair:
-                _start(Path(facts["clouds_file"]), server)
-            silent = parsed_args.repair or parsed_args.no_alarm
+            if target == "cloud":
+                struck = "all hosts"
+                _fill(cloud, full=not parsed_args.repair)
+            else:
+                struck = server if target == "server" else _host(cloud, server)
+                cloud.fault(target, struck, repairing if parsed_args.repair else fault)
+                if parsed_args.repair:
+                    _start(Path(facts["clouds_file"]), server)
+            silent = parsed_args.repair or parsed_args.no_alarm or target == "cloud"
             alarm = None if silent else _alarm(cloud, facts, server)
         except EmulatorError as error:
             raise connection.CommandFailed(f"{error} {error.remedy} [{error.code}]") from None
@@ -98,9 +106,11 @@ class Break(Arguments, ShowOne):
 
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
-    """Let the emulated servers of a group's stack run the commands of its activations, which on
-    real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
-    Return whether the cloud is emulated.
+    """Let the emulated servers of a group's stack, without one all of them, run the commands of its
+    activations, which on real members the agent's file allows, and say so. Servers that know one of
+    an activation's commands do not learn the other: it is probably misspelt, and refused as on real
+    members. Nothing happens in a real cloud, or while the stack is missing. Return whether the
+    cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """
@@ -111,26 +121,43 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
 
     from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
-    cloud = EmulatorClient(facts["emulator"])
+    cloud, learned = EmulatorClient(facts["emulator"]), list[str]()
     for name, resource in document["resources"].items():
         properties = resource.get("properties", {})
         if resource["type"] != "activation" or not isinstance(properties.get("stop"), str):
             continue
         devices = any(_is_device(value) for value in properties.values())
         with contextlib.suppress(EmulatorError, requests.RequestException):
-            cloud.add_application(
+            learned += cloud.add_application(
                 f"{name}-{group}",
                 start=properties["start"],
                 stop=properties["stop"],
                 needs_volume=devices,
                 told_only=devices,
-                stack=document["stack"],
+                stack=document.get("stack"),
+                unless_partly_known=True,
             )
+    if learned:
+        app.stderr.write(
+            f"The emulated agents of {group} have learned: {', '.join(learned)}. On real members "
+            "the agent's allow-list needs them.\n"
+        )
     return True
 
 
 def _is_device(value: Any) -> bool:
     return isinstance(value, dict) and list(value.get("get_attr", []))[1:] == ["device"]
+
+
+def _fill(cloud: EmulatorClient, *, full: bool) -> None:
+    """Let the project have no further server, or any number again."""
+    if full:
+        # One more than the servers that exist is always too many.
+        cloud.configure(quota={**_ANY_NUMBER, "instances": len(cloud.guests())})
+        cloud.api_fault("boot", "fail", times=_LASTING)
+    else:
+        cloud.configure(quota=_ANY_NUMBER)
+        cloud.clear_api_faults()
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:

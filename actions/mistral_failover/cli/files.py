@@ -51,12 +51,13 @@ class Problem:
 
 
 class DocumentRefused(CommandFailed):
-    """A group file, or a type file, is refused; nothing was changed."""
+    """A group file, or a type file, is refused; nothing was changed. ``given``: what was read, if
+    it is a document; the cloud may say more of it."""
 
-    def __init__(self, found: Sequence[Problem]) -> None:
+    def __init__(self, found: Sequence[Problem], given: Definition | None = None) -> None:
         lines = [f"{each} [{each.code}]" for each in found]
         super().__init__("\n".join([*lines, "Nothing was changed. [INVALID_DOCUMENT]"]))
-        self.found = tuple(found)
+        self.found, self.given = tuple(found), given
 
 
 @dataclass(frozen=True)
@@ -77,27 +78,29 @@ class Definition:
 
 def problems(file: Path, types: Iterable[Path]) -> list[Problem]:
     """Return every problem of the files, unless one hides another."""
-    return _read(file, types, None)[1]
+    return _read(file, types, None)[2]
 
 
 def read(file: Path, types: Iterable[Path], name: str | None) -> Definition:
     """Return the definition in the files. Raises DocumentRefused with every problem."""
-    definition, found = _read(file, types, name)
+    definition, given, found = _read(file, types, name)
     if definition is None:
-        raise DocumentRefused(found)
+        raise DocumentRefused(found, given)
     return definition
 
 
 def _read(
     file: Path, types: Iterable[Path], name: str | None
-) -> tuple[Definition | None, list[Problem]]:
-    from mistral_failover.model.documents import line_finder
+) -> tuple[Definition | None, Definition | None, list[Problem]]:
+    """Return the definition, None if it is refused; what was given, None if it is no document; and
+    the problems."""
+    from mistral_failover.model.documents import line_finder, read_document
     from mistral_failover.model.errors import InvalidDocument
     from mistral_failover.model.group import parse_group
     from mistral_failover.model.problems import group_problems
     from mistral_failover.model.types import load_type
 
-    loaded, found = [], []
+    types, loaded, found = list(types), [], []
     for path in types:
         text = _text(path)
         try:
@@ -109,11 +112,17 @@ def _read(
     found += [
         _problem(file, each, line) for each in group_problems(source, name=name, types=loaded)
     ]
-    if found:
-        return None, found
-    group = parse_group(source, name=name, types=loaded)
     kinds = [t.to_dict() for t in loaded]
-    return Definition(group.name, group.definition, kinds, str(file), line), []
+    if found:
+        try:
+            document = dict(read_document(source, "group file"))
+        except InvalidDocument:
+            return None, None, found
+        given = Definition(name or "", document, kinds, str(file), line)
+        return None, given if len(kinds) == len(list(types)) else None, found
+    group = parse_group(source, name=name, types=loaded)
+    definition = Definition(group.name, group.definition, kinds, str(file), line)
+    return definition, definition, []
 
 
 def _problem(file: Path, error: InvalidDocument, line: Callable[[str], int | None]) -> Problem:

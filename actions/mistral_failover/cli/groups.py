@@ -65,9 +65,10 @@ class _DefinitionCommand(_Bringing):
         """Carry the command out; programs get every problem of a refused file as data."""
         try:
             facts = self.carried_out(parsed_args)
-        except files.DocumentRefused as refused:
+        except files.DocumentRefused as refusal:
+            refused = self._with_the_clouds(refusal)
             if for_people(parsed_args):
-                raise
+                raise refused from None
             self.exit_code = base.FAILED
             problems = [asdict(each) for each in refused.found]
             facts = {"code": "INVALID_DOCUMENT", "problems": problems}
@@ -78,9 +79,30 @@ class _DefinitionCommand(_Bringing):
         """Carry the command out; return the facts to show. Raises DocumentRefused."""
         raise NotImplementedError
 
+    def _with_the_clouds(self, refused: files.DocumentRefused) -> files.DocumentRefused:
+        """Return a refusal of a file that was not sent, with what the cloud says of the rest of it,
+        if Mistral answers: all that is wrong is said at once."""
+        given = refused.given
+        if given is None:
+            return refused
+        try:
+            self.run_action(
+                "failover.define",
+                definition=given.document,
+                name=given.name or None,
+                types=given.types,
+                dry_run=True,
+            )
+        except CommandFailed as failed:
+            known = {each.field for each in refused.found}
+            more = [each for each in given.placed(failed.problems) if each.field not in known]
+            if more:
+                return files.DocumentRefused([*refused.found, *more])
+        return refused
+
     arguments: Declared = (
         *files.FILES,
-        argument("--name", help="the group's name (default: the stack's)"),
+        argument("--name", help="the group's name (default: name in the file, or the stack's)"),
         argument(
             "--dry-run",
             action="store_true",
@@ -136,9 +158,9 @@ class _DefinitionCommand(_Bringing):
 class Create(_DefinitionCommand):
     """Define a group and bring it up: volumes are attached, the application runs.
 
-    Its stack must exist. The command follows the group to the end, and shows what is missing for a
-    failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'. Check
-    the file first with --dry-run.
+    What it names must exist. The command follows the group to the end, and shows what is missing
+    for a failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'.
+    Check the file first with --dry-run.
     """
 
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -385,6 +407,7 @@ class Show(GroupCommand, ShowOne):
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
+            facts["stack"] = found["stack"] or "-"
             facts["roles"] = role_holders(found) or "-"
             facts["lost"] = ", ".join(found["lost"]) or "-"
             facts["members"] = "\n".join(
@@ -409,8 +432,8 @@ class Delete(Order):
     To end the protection and leave everything running, use 'failover group release'.
 
     It asks for confirmation unless --yes is given. A group that cannot be taken out of service is
-    not deleted: correct the cause and run the command again. Alarms that are held for the group
-    stay held.
+    not deleted: correct the cause and run the command again. Alarms that wait for the group are
+    dismissed.
     """
 
     workflow = REMOVE
@@ -438,7 +461,7 @@ class Delete(Order):
         held = self.run_action("failover.held", group=group, limit=1)["total"]
         question = f"Stop the application of {group}, detach its volumes, and delete the group"
         if held:
-            question += f" (what is held for it stays held: {counted(held, 'alarm')})"
+            question += f" (it dismisses what is held for it: {counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
         facts: dict[str, Any] = {"group": group}
         if status["traversal"] is not None:
@@ -451,9 +474,9 @@ class Delete(Order):
                 )
                 return list(facts), list(facts.values())
         answer = self.run_action("failover.undefine", group=group)
-        facts |= {"deleted": answer["sentence"], "held": answer["held"]}
+        facts |= {"deleted": answer["sentence"], "dismissed": answer["dismissed"]}
         if for_people(parsed_args):
-            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+            facts["dismissed"] = "\n".join(a["sentence"] for a in answer["dismissed"]) or "-"
         return list(facts), list(facts.values())
 
 
@@ -461,8 +484,9 @@ class Release(GroupCommand, ShowOne):
     """End the protection of a group and leave everything as it is.
 
     The application keeps running, volumes stay attached, and nothing in the cloud is changed. The
-    group's definition, goals and history are deleted. Alarms in Aodh stay and are held as alarms of
-    an unknown group: delete them or point them elsewhere. So do trusts and credentials.
+    group's definition, goals and history are deleted. Alarms that wait for it are dismissed. Alarms
+    in Aodh stay, and what they send later is held as alarms of an unknown group: delete them or
+    point them elsewhere. Trusts and credentials stay, too.
 
     It is refused while the group is being changed or a member is lost. It asks for confirmation
     unless --yes is given.
@@ -476,9 +500,9 @@ class Release(GroupCommand, ShowOne):
         question = f"End the protection of {group} and leave everything running"
         base.confirm(question, yes=parsed_args.yes)
         answer = self.run_action("failover.undefine", group=group, release=True)
-        facts = {"released": answer["sentence"], "held": answer["held"]}
+        facts = {"released": answer["sentence"], "dismissed": answer["dismissed"]}
         if for_people(parsed_args):
-            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+            facts["dismissed"] = "\n".join(a["sentence"] for a in answer["dismissed"]) or "-"
         return list(facts), list(facts.values())
 
 

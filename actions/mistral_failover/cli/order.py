@@ -22,6 +22,7 @@ from mistral_failover.cli import base, connection, status_screen
 from mistral_failover.cli.arguments import Declared, argument
 from mistral_failover.cli.progress import Progress
 from mistral_failover.convergence.records import JournalKind
+from mistral_failover.model.text import clean
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.mistral.client import ExecutionBody
@@ -89,19 +90,45 @@ class Order(base.ActionCommand, ShowOne):
         return list(shown), list(shown.values())
 
 
+SIGNS_COUNT = 15.0
+"""Seconds for which an answer may take after the signs were asked for: later they are old."""
+
+
+def confirm_by_signs(look: Callable[[], Evidence], question: str) -> None:
+    """Show what ``look`` finds of a member, and ask. If the answer takes long, look again: signs
+    that have changed since are shown, and the question is asked again. Raises CommandFailed."""
+    found = look()
+    while True:
+        asked = time.monotonic()
+        sys.stderr.write(clean(f"{signs(found)}{found['sentence']}\n"))
+        base.confirm(question, yes=False)
+        if time.monotonic() - asked <= SIGNS_COUNT:
+            return
+        before, found = found, look()
+        if _meaning(found) == _meaning(before):
+            return
+        sys.stderr.write("This has changed since it was shown:\n")
+
+
+def _meaning(found: Evidence) -> list[tuple[str, bool | None]]:
+    """Return what the signs say, without their ages, which grow."""
+    return sorted((each["about"], each["alive"]) for each in found["signs"])
+
+
 def signs(found: Evidence) -> str:
     """Return what is known of a member, as lines for the question that follows."""
+    at = base.clock(time.time())
     lines = [
-        f"{found['member']} of {found['group']}, as far as it is known:",
+        f"{found['member']} of {found['group']}, as far as it is known at {at} UTC:",
         *map(_sign, found["signs"]),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _sign(sign: Sign) -> str:
-    """Return a sign as a line; "!" before one that the member is alive."""
+    """Return a sign as a line, with its age; "!" before one that the member is alive."""
     mark = "!" if sign["alive"] else " "
-    ago = f" ({base.lasted(sign['ago'])} ago)" if sign["ago"] is not None else ""
+    ago = f" ({base.lasted(sign['ago'])} ago)" if sign["ago"] is not None else " (asked now)"
     return f"  {mark} {sign['about']}: {sign['says']}{ago}"
 
 

@@ -78,6 +78,7 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
         "steps": "\n".join(step_lines(plan["steps"])) or "none: everything is as the goal wants it",
         "in all": lasted(plan["seconds"]) or _unknown(plan["steps"]),
         "fences": "\n".join(fence["sentence"] for fence in plan["fences"]) or "no member is fenced",
+        **_ways_back(plan),
         "risks": "\n".join(_risk(risk) for risk in plan["risks"]) or "none found",
         "holds until": f"{when(plan['expires_at'])} UTC, if nothing changes before",
         "start it": f"failover start --plan {plan['plan']}",
@@ -85,6 +86,12 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
     if plan["changed"]:
         shown = {"no longer so": "\n".join(plan["changed"]), **shown}
     return shown
+
+
+def _ways_back(plan: PlanDocument) -> dict[str, str]:
+    """Return how members come back, if any does."""
+    sentences = [row["sentence"] for row in plan["ways_back"]]
+    return {"brought back": "\n".join(sentences)} if sentences else {}
 
 
 def steps_of(plan: PlanDocument) -> str:

@@ -210,7 +210,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
     found = {
         "service": "\n".join((headline(status), *status["service"]["reasons"])),
         "waiting for": _listed(awaited(status)),
-        "stack": str(status["stack"]),
+        "stack": status["stack"] or "none",
         "status": _status_words(status),
         "cause": cause(status),
         "observed": looked,

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from cliff.lister import Lister
@@ -12,6 +14,8 @@ from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.arguments import GROUPS
 from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.status import SERVICES
+from mistral_failover.cli.status_screen import summary
 
 _LISTS = (
     "started",
@@ -32,7 +36,8 @@ class Sweep(ActionCommand, Lister):
 
     In all groups of the project or in one. Several may run at once, and a repeat does no harm.
 
-    A cron trigger of Mistral does this regularly; run it by hand when nothing moves.
+    A cron trigger of Mistral does this regularly; run it by hand when nothing moves. What still
+    does not serve afterwards is named on stderr, with the next command.
     """
 
     arguments = (
@@ -66,7 +71,22 @@ class Sweep(ActionCommand, Lister):
         rows = [_row(kind, row) for kind in _LISTS for row in swept.get(kind, ())]
         if not rows:
             self.app.stderr.write("No stalled work found.\n")
+        for line in self._left(parsed_args.group):
+            self.app.stderr.write(f"{line}\n")
         return columns, rows
+
+    def _left(self, group: str | None) -> Iterator[str]:
+        """Yield what a group, or each group of the project, waits for that does not serve: work
+        that a person has to do is not stalled."""
+        if group is not None:
+            status = self.run_action("failover.status", group=group, agents=True)
+            if status["service"]["status"] in SERVICES:
+                yield from summary(status, base.width())
+            return
+        for row in self.run_action("failover.status")["overview"]:
+            if row["service"] in SERVICES:
+                name = shlex.quote(row["name"])
+                yield f"{row['name']} is {row['service']}. Next: failover status {name}"
 
 
 def _row(kind: str, row: Any) -> list[Any]:

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mistral_failover.cli import base, order, plan
 from mistral_failover.cli.arguments import GROUP, YES, Declared, argument, one_of
 from mistral_failover.cli.connection import CommandLineWrong
 from mistral_failover.model.text import clean
 from mistral_failover.model.verbs import VerbKind, verb_kind, verb_kinds
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.orders.evidence import Evidence
 
 
 def __getattr__(name: str) -> Any:
@@ -150,6 +153,9 @@ class ConfirmFenced(VerbCommand):
     def ask(self, parsed_args: argparse.Namespace) -> None:
         """Show what is known of the member, and ask. Raises CommandFailed."""
         group, member = parsed_args.group, parsed_args.member
-        found = self.run_action("failover.evidence", group=group, member=member)
-        sys.stderr.write(clean(f"{order.signs(found)}{found['sentence']}\n"))
-        base.confirm(f"Is {member} certainly off", yes=False)
+
+        def look() -> Evidence:
+            found: Evidence = self.run_action("failover.evidence", group=group, member=member)
+            return found
+
+        order.confirm_by_signs(look, f"Is {member} certainly off")

@@ -42,7 +42,7 @@ _MADE_ANEW = ("image", "image_id", "snapshot_id")
 """The properties of a ``block_device_mapping_v2`` from which Nova makes a volume per server."""
 
 
-def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
+def kept_boot_disk(cloud: Cloud, stack: str | None, server_id: str) -> str | None:
     """Return the volume that a server of the stack boots from and that the next server gets, too.
 
     None if it boots from a disk of its own, or does not exist. Raises `CloudError` VOLUME_WOULD_GO,
@@ -66,7 +66,7 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
     return found.volume_id
 
 
-def must_stay(cloud: Cloud, stack: str, server_id: str) -> bool:
+def must_stay(cloud: Cloud, stack: str | None, server_id: str) -> bool:
     """Return whether the disk that a server boots from must not be deleted with it: if it is the
     stack's, or not known to be none of the stack's. Raises `CloudError`."""
     return _boot_disk(cloud, stack, server_id) is not None
@@ -82,7 +82,7 @@ class _BootDisk(NamedTuple):
     let_go_by: str | None
 
 
-def _boot_disk(cloud: Cloud, stack: str, server_id: str) -> _BootDisk | None:
+def _boot_disk(cloud: Cloud, stack: str | None, server_id: str) -> _BootDisk | None:
     path = url_path("servers", server_id)
     shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
     if shown is None:
@@ -104,7 +104,7 @@ def _boot_disk(cloud: Cloud, stack: str, server_id: str) -> _BootDisk | None:
     return _BootDisk(volume_id, bool(servers.DELETE_ON_TERMINATION.of(volume)), let_go_by)
 
 
-def disks_in_stack(cloud: Cloud, stack: str, server_id: str) -> dict[str, str]:
+def disks_in_stack(cloud: Cloud, stack: str | None, server_id: str) -> dict[str, str]:
     """Return the names, by id, of the stack's volumes that the template gives to this server from
     its start, such as its boot disk: what no update may replace while it replaces the server. The
     server need not exist any longer. Raises `CloudError`."""
@@ -130,7 +130,7 @@ class _Definition(NamedTuple):
 
 
 def _definition(
-    cloud: Cloud, stack: str, server_id: str, rows: Sequence[ListedResource] | None = None
+    cloud: Cloud, stack: str | None, server_id: str, rows: Sequence[ListedResource] | None = None
 ) -> _Definition | None:
     """Return what the template says of a server. ``rows``: those of the stack, if just read."""
     for row in rows_of(cloud, stack) if rows is None else rows:

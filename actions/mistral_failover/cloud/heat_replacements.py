@@ -40,6 +40,7 @@ from mistral_failover.cloud.stacks import (
 )
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.volume_holders import volume_if_there
+from mistral_failover.model import remedies
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
@@ -91,7 +92,7 @@ class PredictedReplacement:
         return f"Heat has {cause.name} of stack {cause.stack} as {cause.resource.status}"
 
 
-def rows_of(cloud: Cloud, stack: str) -> list[ListedResource]:
+def rows_of(cloud: Cloud, stack: str | None) -> list[ListedResource]:
     """Return all resources of a stack, and of the stacks in it. Raises `CloudError` NOT_FOUND for
     an unknown stack."""
     items = listing(cloud, stack, DEPTH)
@@ -107,11 +108,11 @@ def rows_of(cloud: Cloud, stack: str) -> list[ListedResource]:
     return links
 
 
-def replacement_commands(cloud: Cloud, stack: str, server_id: str) -> str:
+def replacement_commands(cloud: Cloud, stack: str | None, server_id: str) -> str:
     """Return the commands by which Heat makes another server in place of one; empty if the stack
     has no such server. Raises `CloudError`."""
     for row in rows_of(cloud, stack):
-        if row.resource.physical_id == server_id and not row.retired:
+        if stack is not None and row.resource.physical_id == server_id and not row.retired:
             return (
                 f"openstack stack resource mark unhealthy {quote(row.stack)} {quote(row.name)}; "
                 f"openstack stack update --existing {quote(stack)}"
@@ -312,7 +313,7 @@ class KeptParts:
 
 def refuse_marked(
     cloud: Cloud,
-    stack: str,
+    stack: str | None,
     keep: KeptParts,
     *,
     marking: tuple[str, str] | None = None,
@@ -406,8 +407,8 @@ def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> Cloud
         "MEMBER_MARKED",
         f"{_said(why)} would replace server {server_id} of {member}, which carries resources of "
         "the group.",
-        remedy=f"Have it fenced and replaced first: failover replace {quote(keep.group)} "
-        f"{quote(member)}{unmark}.",
+        remedy="Have it fenced and replaced first: "
+        f"{remedies.command('REPLACE', keep.group, member=member)}{unmark}.",
         retryable=False,
     )
 

@@ -63,6 +63,13 @@ def _path(pool_id: str, *more: str) -> str:
     return url_path("v2", "lbaas", "pools", pool_id, *more)
 
 
+def pools(cloud: Cloud) -> list[Mapping[str, Any]]:
+    """Return the rows of the project's pools. Raises `CloudError`."""
+    path, project = url_path("v2", "lbaas", "pools"), cloud.project_id
+    rows = cloud.rows("Octavia", "pools", path, {"limit": str(PAGE), "project_id": project})
+    return [row for row in rows if networks.PROJECT_ID.of(row) == project]
+
+
 def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
     """Return the members of a pool by id. Raises `CloudError` NOT_FOUND without such a pool."""
     rows = cloud.rows("Octavia", "members", _path(pool_id, "members"), {"limit": str(PAGE)})
@@ -71,7 +78,7 @@ def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
     return {each.id: each for each in found}
 
 
-def resolve_pool(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_pool(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a pool: a resource of the stack, or an id. Raises `CloudError` NOT_FOUND, or
     BAD_REQUEST if the stack's resource is no pool."""
     return named_in(cloud, stack, name, POOL, "a load balancer's pool")

@@ -35,6 +35,7 @@ from mistral_failover.cloud.volume_holders import (
     target_refused,
 )
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
+from mistral_failover.model import remedies
 
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
 _BY_NOVA = "compute:"
@@ -137,7 +138,7 @@ def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     return cloud.rows("Neutron", kind, url_path("v2.0", kind), {"limit": str(PAGE), **wanted})
 
 
-def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_floating_ip(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a floating IP: a resource of the stack, an address of the project, or an id.
 
     Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is no floating IP, or if
@@ -156,7 +157,7 @@ def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
     return named_in(cloud, stack, name, FLOATING_IP, "a floating IP")
 
 
-def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_port(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a port: a resource of the stack, or an id; errors as above."""
     return named_in(cloud, stack, name, PORT, "a port")
 
@@ -314,7 +315,8 @@ def port_in_use(one: Port) -> CloudError:
     return CloudError(
         "PORT_IN_USE",
         f"Port {one.id} belongs to {one.device_id}.",
-        remedy=f"Detach it: openstack server remove port {one.device_id} {one.id}.",
+        remedy="Detach it: "
+        f"{remedies.command('DETACH_PORT', '', server=str(one.device_id), port=str(one.id))}.",
     )
 
 

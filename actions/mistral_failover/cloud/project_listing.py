@@ -139,9 +139,11 @@ class ProjectListing:
             f"{kind} {identity}", lambda: networks.shown_alone(self._cloud, kind, identity)
         )
 
-    def alarms(self, stack: str) -> Sequence[WatchingAlarm]:
+    def alarms(self, stack: str | None) -> Sequence[WatchingAlarm]:
         """Return the project's enabled alarms in Aodh that signal a resource of a stack, given by
-        its name or id. Raises `CloudError`, also if there is no Aodh."""
+        its name or id; none of no stack. Raises `CloudError`, also if there is no Aodh."""
+        if stack is None:
+            return ()
 
         def read() -> dict[str, list[WatchingAlarm]]:
             found: dict[str, list[WatchingAlarm]] = {}

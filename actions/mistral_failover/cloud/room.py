@@ -58,7 +58,7 @@ def exhausted_by_one_more(cloud: Cloud, server_id: str) -> list[str]:
     return found
 
 
-def lacking(cloud: Cloud, stack: str, server_id: str) -> list[str]:
+def lacking(cloud: Cloud, stack: str | None, server_id: str) -> list[str]:
     """Return in words why another server of a member could not be made now: a quota, unless the
     present server is deleted before, because the next one boots from its disk; and a flavor or an
     image that is gone. Raises as `exhausted_by_one_more`."""

@@ -412,8 +412,9 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             if seen.task_state is not None or (seen.status == "SHUTOFF" and not seen.off):
                 return ProbeResult(f"it is {seen}")
             there = seen.off or (seen.status == "ACTIVE" and begun >= fenced_at - _WHOLE)
-            words = f"Nova has evacuated server {server_id}, and shows it {seen}"
-            return ended(seen, words, proven=seen.exists and there and not seen.host_silent)
+            proven = seen.exists and there and not seen.host_silent
+            did = "has evacuated" if proven else "was asked to evacuate"
+            return ended(seen, f"Nova {did} server {server_id}, and shows it {seen}", proven=proven)
         if not seen.host_silent:
             return ended(seen, f"Nova shows it {seen}" if seen.exists else "its server is gone")
         stop = max((_began(each) for each in actions if each["action"] == "stop"), default=0.0)
@@ -421,10 +422,12 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             return ended(seen, "a request to stop it may wait for the dead host, and come later")
         if not repeats.allow():
             return repeats.no_effect_yet(f"it is {seen}")
+        reach("evacuate.before")
         with repeats.sending(f"evacuate server {server_id}"):
             path = url_path("servers", server_id, "action")
             since = EVACUATION.since
             cloud.send("Nova", "POST", path, {"evacuate": {}}, microversion=since)
+        reach("evacuate.after")
         return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "evacuate", server_id, f"server {server_id} to be evacuated", limit)

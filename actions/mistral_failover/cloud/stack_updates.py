@@ -52,6 +52,7 @@ from mistral_failover.cloud.stacks import DEPTH, StackResource, stack_shown, tem
 from mistral_failover.cloud.url_paths import segment, stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
+from mistral_failover.model import remedies
 from mistral_failover.model.documents import load_json
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
@@ -668,8 +669,8 @@ class _ReplacementWait(_UpdateWait):
                 f"Server {self._server} of member {self._member} carries resources of the group "
                 "again, so it is not replaced.",
                 remedy=(
-                    f"Move them off it and replace it: failover replace {quote(keep.group)} "
-                    f"{quote(self._member)}"
+                    "Move them off it and replace it: "
+                    f"{remedies.command('REPLACE', keep.group, member=self._member)}"
                 ),
                 retryable=False,
             )

@@ -68,7 +68,7 @@ class StackResource:
         return not self.nested and _may_be_alias(self.type)
 
 
-def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
+def stack_map(cloud: Cloud, stack: str | None) -> dict[str, StackResource]:
     """Return the stack's own resources by name, with one listing.
 
     ``stack`` is a name, an id, or "name/id" (which saves Heat's redirect). While Heat replaces a
@@ -132,7 +132,12 @@ def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
     )
 
 
-def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str:
+def of_stack(stack: str | None) -> str:
+    """Return the end of a clause that says where something is to be found."""
+    return " of the project" if stack is None else f" of stack {stack}"
+
+
+def named_in(cloud: Cloud, stack: str | None, name: str, type_: str, words: str) -> str:
     """Return the id of what the group file names: an id, or a resource of the stack of that type.
 
     ``words``: the type with its article, for errors. Raises `CloudError` NOT_FOUND, or BAD_REQUEST
@@ -141,21 +146,24 @@ def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str
     if uuidutils.is_uuid_like(name):
         return name
     resource = stack_map(cloud, stack).get(name)
-    if resource is not None and resource.type != type_:
+    if stack is not None and resource is not None and resource.type != type_:
         raise wrong_type(stack, name, resource.type, words)
     if resource is None or not resource.physical_id:
         raise CloudError(
             "NOT_FOUND",
-            f"{name} is not {words} of stack {stack}, and no id of one.",
-            remedy=f"Name {words} of the stack, or the id of one, in the group file.",
+            f"{name} is not {words}{of_stack(stack)}, and no id of one.",
+            remedy=f"Name {words}{of_stack(stack)}, or the id of one, in the group file.",
         )
     return resource.physical_id
 
 
-def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
+def listing(cloud: Cloud, stack: str | None, depth: int) -> list[dict[str, Any]]:
     """Return Heat's rows of the resources in a stack, and in the stacks in it so many levels below.
     The type of an alias is the type of Heat that the stack's environment has behind it. Callers
-    must not change the rows: others may have got the same ones."""
+    must not change the rows: others may have got the same ones. None as the stack, as of a group
+    without one, has no resources."""
+    if stack is None:
+        return []
     params = {"nested_depth": depth} if depth else {}
 
     def question(address: str) -> list[dict[str, Any]]:

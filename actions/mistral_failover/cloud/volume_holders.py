@@ -39,6 +39,7 @@ from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_states import set_to, state_named
 from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
+from mistral_failover.model import remedies
 
 ANOTHER = (
     "Name a volume resource of the stack, or an existing volume's id, in the group file, then: "
@@ -467,7 +468,7 @@ def unknown_to_cinder(
             ", but Cinder has no attachment: the compute service stopped at the end of a detach, "
             "or the volume was set to detached by force, and then the guest may write to it"
         )
-    start = f", and openstack server start {server_id}" if serves else ""
+    start = f", and {remedies.command('START_SERVER', '', server=server_id)}" if serves else ""
     return CloudError(
         "VOLUME_DISPUTED",
         f"{fact}{cause}",
@@ -526,7 +527,10 @@ def called_free(volume: Any) -> CloudError:
 def in_use(volume: Any) -> CloudError:
     """Another server has the volume, according to Cinder and Nova."""
     others = sorted({str(SERVER_ID.of(held)) for held in volume.attachments})
-    commands = "; ".join(f"openstack server remove volume {other} {volume.id}" for other in others)
+    commands = "; ".join(
+        remedies.command("DETACH_VOLUME", "", server=other, volume=str(volume.id))
+        for other in others
+    )
     return CloudError(
         "VOLUME_IN_USE",
         f"Could not attach volume {volume.id}: {state_of(volume)}, and it is not multi-attach",

@@ -24,7 +24,14 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import REMEDIES, CloudError, if_there, translated
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
-from mistral_failover.cloud.stacks import VOLUME, StackResource, meant, stack_map, wrong_type
+from mistral_failover.cloud.stacks import (
+    VOLUME,
+    StackResource,
+    meant,
+    of_stack,
+    stack_map,
+    wrong_type,
+)
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_holders import (
@@ -103,7 +110,7 @@ class Release:
 _UNPROVEN = Release()
 
 
-def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
+def resolve_volume(cloud: Cloud, stack: str | None, name: str) -> str:
     """Return the id of a volume: a volume resource of the stack, or a volume id of the project.
 
     Raises `CloudError` NOT_FOUND, FORBIDDEN for a volume of another project, or BAD_REQUEST if the
@@ -112,7 +119,7 @@ def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
     return _resolved(cloud, stack, stack_map(cloud, stack), name)
 
 
-def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str, str | None]:
+def resolve_volumes(cloud: Cloud, stack: str | None, names: Iterable[str]) -> dict[str, str | None]:
     """As :func:`resolve_volume` for several; None for a volume that does not exist."""
     resources = stack_map(cloud, stack)
     found: dict[str, str | None] = {}
@@ -154,7 +161,9 @@ def name_id(cloud: Cloud, volume_id: str) -> str:
     return _NAME_ID.if_shown(volume) or volume_id
 
 
-def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:
+def refuse_unmovable(
+    cloud: Cloud, stack: str | None, wanted: Mapping[str, Collection[str]]
+) -> None:
     """Refuse volumes that cannot do what a group needs; nothing is changed.
 
     ``wanted``: by volume (as for :func:`resolve_volume`) the members that hold it at the same time.
@@ -177,7 +186,7 @@ def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[s
             raise volume_holders.not_shared(volume, sorted(members))
 
 
-def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
+def refuse_busy(cloud: Cloud, stack: str | None, names: Collection[str]) -> None:
     """Refuse volumes that Nova would not detach now, so that no application is stopped for them.
 
     ``names``: as for :func:`resolve_volume`; a missing volume is not refused here. Raises
@@ -191,10 +200,12 @@ def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
             raise error
 
 
-def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], name: str) -> str:
+def _resolved(
+    cloud: Cloud, stack: str | None, resources: Mapping[str, StackResource], name: str
+) -> str:
     if name in resources:
         resource = resources[name]
-        if resource.type != VOLUME:
+        if stack is not None and resource.type != VOLUME:
             raise wrong_type(stack, name, resource.type, "a volume")
         if resource.physical_id:
             return resource.physical_id
@@ -209,7 +220,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     mine = [each for each, resource in resources.items() if resource.type == VOLUME]
     raise CloudError(
         "NOT_FOUND",
-        f"{name} is neither a volume of stack {stack} nor the id of a volume.",
+        f"{name} is neither a volume{of_stack(stack)} nor the id of a volume.",
         remedy=meant(name, mine) + ANOTHER,
     )
 

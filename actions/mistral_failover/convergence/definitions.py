@@ -43,7 +43,12 @@ class Definitions:
             own = {each["name"] for each in types}
             newer = tx.definition(state.id, state.defined)["types"]
             types += [each for each in newer if each["name"] not in own]
-        parsed = parse_group(stored["document"], name=state.name, types=types)
+        parsed = parse_group(
+            stored["document"],
+            name=state.name,
+            types=types,
+            identities=stored.get("identities", {}),
+        )
         group = replace(parsed, version=version)
         with self._mutex:
             self._parsed[key] = group

@@ -77,7 +77,8 @@ class Engine:
         False: derive the goal again from what is current now. Starting the same traversal id again
         changes nothing and returns its ready nodes. ``through``: the last stage that may run until
         :meth:`open_through` opens more; None: all. ``confirm`` is called in the same transaction,
-        with the group locked, before a new traversal starts; it raises if that may not start.
+        with the group locked, before a new traversal replaces ``expected``; it raises if that may
+        not start.
 
         Raises UnknownGroup, UnknownType, GoalCycle, and what ``confirm`` raises.
         """
@@ -95,7 +96,8 @@ class Engine:
                 incident_id=incident_id,
                 through=None if through is None else rank(through),
             )
-            if confirm is not None and tx.traversal(traversal_id) is None:
+            new = tx.traversal(traversal_id) is None and group.current_traversal == expected
+            if confirm is not None and new:
                 confirm(tx)
             return begin(tx, self._definitions, group, goal, traversal, expected)
 

@@ -66,6 +66,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("rights", rights.token),
     ("trusts", trusts.trusts),
     ("services", rights.services),
+    ("release", mistral.release),
     ("actions", mistral.actions),
     ("workflows", mistral.workflows),
     ("administrator", mistral.administrator),

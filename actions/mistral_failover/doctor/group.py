@@ -9,6 +9,7 @@ from shlex import quote
 
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.named import ProjectThings
 from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
@@ -19,7 +20,7 @@ from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
-from mistral_failover.model.remedies import command, need
+from mistral_failover.model.remedies import another_server, command, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
@@ -99,7 +100,7 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     seen = observe.observe_once(subject.examination.request, subject.snapshot.state.id)
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
-    sweep = f"failover sweep {quote(subject.name)}"
+    sweep = command("CONTINUE", subject.name)
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
@@ -122,10 +123,14 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def stack(subject: ExaminedGroup) -> Iterable[Finding]:
-    """Check that the stack exists, and that no update is running."""
+    """Check that the stack exists, and that no update is running. Without a stack: that the names
+    of the group file still lead to what the group has."""
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
+    if name is None:
+        yield from _named(subject)
+        return
     try:
         found = stack_shown(subject.examination.cloud, name)
     except CloudError as problem:
@@ -166,6 +171,31 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
         )
 
 
+def _named(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Compare what the group file names with what was found behind it when it was accepted."""
+    group, changed = subject.snapshot.group, False
+    things = ProjectThings(subject.examination.cloud)
+    for each in group.named:
+        known = group.identities[each.path]["id"]
+        try:
+            now = things.identity(each)["id"]
+        except CloudError as problem:
+            if problem.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            changed = True
+            yield warn(f"{each.path}: {problem.message} The group keeps {known}", problem.remedy)
+            continue
+        if now != known:
+            changed = True
+            yield warn(
+                f"{each.path}: the {each} is {now} now. The group keeps {known}",
+                f"To take it: failover group update FILE --name {quote(subject.name)}. Otherwise "
+                "write the id in the group file.",
+            )
+    if not changed:
+        yield ok("it has no stack; all names of its file lead to what it has")
+
+
 def members(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the members exist, and that another member can take over."""
     snapshot, examination = subject.snapshot, subject.examination
@@ -175,8 +205,9 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     if not seen:
         named = snapshot.group.members.autoscaling_group or "members"
         yield error(
-            f"stack {snapshot.group.stack} has no server of {named} now",
-            f"See what it has: openstack stack resource list -n 5 {quote(snapshot.group.stack)}; "
+            f"{snapshot.group.place} has no server of {named} now",
+            f"See what it has: openstack stack resource list -n 5 "
+            f"{quote(str(snapshot.group.stack))}; "
             "then correct members in the group file, or the stack.",
         )
         return
@@ -197,7 +228,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     ]
     for name in sorted(holders - {m.name for m in seen}):
         yield error(
-            f"{name} holds a role but is not a member of the stack",
+            f"{name} holds a role but is not a member any more",
             f"failover plan {subject.name}",
         )
     for fact in facts:
@@ -210,7 +241,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
                     f"{fact.name} holds a role, and could not give its volumes away: "
                     f"{fact.hindered}",
                     subject.advised(*fact.needs)
-                    or f"End that, then: failover doctor {quote(subject.name)}",
+                    or f"End that, then: {command('DIAGNOSE', subject.name)}",
                 )
         elif fact.name in snapshot.lost:
             yield _of_lost(subject, fact)
@@ -242,8 +273,8 @@ def _alone(subject: ExaminedGroup, name: str) -> Finding:
         return ok(f"{sentence}: if it is lost, it is brought back")
     return error(
         f"{sentence}, so no member can take over",
-        "Add a server to the stack and to members in the group file, or set "
-        "members.when_no_standby: replace there. Then: failover group update FILE --name "
+        "Add a server to members in the group file, or set members.when_no_standby: replace there "
+        "(without a stack with members.restart: [start]). Then: failover group update FILE --name "
         f"{quote(subject.name)}",
     )
 
@@ -267,14 +298,14 @@ def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
         return subject.advised(need("END_MAINTENANCE"))
     if member.needs and not member.silent and not member.lacks:
         return subject.advised(*member.needs)
-    return f"Repair the cause, or: {_replace_command(subject, member)}"
+    return f"Repair the cause, or: {_another_server(subject, member.name)}"
 
 
 def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     """Return what helps a lost member: a confirmation that it is healthy again, if it can be, and
     another server otherwise."""
     sentence = f"{member.name} cannot take a role: it is declared lost"
-    replaced = _replace_command(subject, member)
+    replaced = _another_server(subject, member.name)
     if not subject.snapshot.reached:  # a confirmation would take the failover back
         return warn(sentence, _as_status(subject))
     try:
@@ -295,8 +326,8 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     )
 
 
-def _replace_command(subject: ExaminedGroup, member: MemberFact) -> str:
-    return command("REPLACE", subject.name, member=member.name)
+def _another_server(subject: ExaminedGroup, member: str) -> str:
+    return another_server(subject.snapshot.group.stack, member).command(subject.name)
 
 
 def _shared(subject: ExaminedGroup, servers: Mapping[str, str]) -> Iterable[Finding]:
@@ -381,7 +412,7 @@ def _evacuated(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterab
         except CloudError:
             continue  # of each member it was told
         if elsewhere is not None:
-            replaced = command("REPLACE", subject.name, member=name)
+            replaced = _another_server(subject, name)
             yield warn(
                 f"{rungs} will prove nothing about {name}, server {server_id}: {elsewhere}",
                 "A new server has no such past, once that guest is off: "

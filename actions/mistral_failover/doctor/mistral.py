@@ -15,7 +15,7 @@ from oslo_utils import timeutils
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.doctor.rights import ROLE
-from mistral_failover.mistral import shipped_workflows
+from mistral_failover.mistral import releases, shipped_workflows
 from mistral_failover.mistral.definitions import Definition
 from mistral_failover.model.text import plain
 
@@ -39,6 +39,20 @@ _DENY = (
 )
 _CLOSE = f"An administrator installs the policy examples/mistral-policy.yaml. {_DENY}"
 _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
+
+
+def release(_examination: Examination) -> Iterable[Finding]:
+    """Check that this executor's Mistral is of a release that this package is tested with."""
+    found = releases.installed()
+    known = releases.release_of(found)
+    if known is None:
+        yield warn(
+            f"this executor runs Mistral {found}, with which this package is not tested",
+            f"Tested are {releases.tested()}. With another one, play a failover of a test "
+            "group before you rely on it: docs/authentication.md#a-rehearsal.",
+        )
+    else:
+        yield ok(f"this executor runs Mistral {found} of OpenStack {known.openstack}")
 
 
 def actions(examination: Examination) -> Iterable[Finding]:

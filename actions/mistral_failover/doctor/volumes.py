@@ -20,6 +20,7 @@ from mistral_failover.cloud.volume_states import USABLE
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
+from mistral_failover.model import remedies
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
 from mistral_failover.model.remedies import need
 from mistral_failover.store.transaction import ProjectTransaction
@@ -77,10 +78,11 @@ def _volume(
     if record is not None and subject.snapshot.reached:
         yield from _where(subject, name, identity, holders, record)
     elif holders and record is None:
+        fields = {"server": holders[0], "volume": identity}
         yield warn(
             f"{name}: volume {identity} is attached to server {', '.join(holders)}, but the group "
             "did not attach it",
-            f"openstack server remove volume {holders[0]} {identity}, unless this is intended",
+            f"{remedies.command('DETACH_VOLUME', subject.name, **fields)}, unless this is intended",
         )
     else:
         yield ok(f"{name}: volume {identity}, {state_of(found)}")

@@ -7,8 +7,10 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 from mistral_failover.errors import CodedError
+from mistral_failover.mistral import releases
 
 _lock = threading.Lock()
 _done = False
@@ -17,8 +19,8 @@ _done = False
 def init() -> None:
     """Choose native threads for oslo.service; any number of calls, from any thread.
 
-    Mistral 23 runs on threads only, while oslo.service picks eventlet unless the backend is set
-    before the first component is used (``mistral/cmd/__init__.py`` does the same).
+    Since 21 Mistral runs on threads only, while oslo.service picks eventlet unless the backend is
+    set before the first component is used (``mistral/cmd/__init__.py`` does the same).
 
     :raises CodedError: ``WRONG_SERVICE_BACKEND`` when the process already runs on eventlet.
     """
@@ -30,17 +32,50 @@ def init() -> None:
         warnings.filterwarnings("ignore", message=r"\s*.*[Ee]ventlet")
         # Of Mistral's JSON columns, which do not say that statements with them may be cached.
         warnings.filterwarnings("ignore", message="TypeDecorator JsonEncoded")
-        from oslo_service import backend
-
-        try:
-            backend.init_backend(backend.BackendType.THREADING)
-        except backend.exceptions.BackendAlreadySelected as e:
-            raise CodedError(
-                "WRONG_SERVICE_BACKEND",
-                "this process already runs oslo.service on eventlet",
-                "call mistral_failover.embedded.boot.init() before other OpenStack imports",
-            ) from e
+        if _backends():
+            _choose_threads()
         _done = True
+
+
+def check_mistral() -> None:
+    """Check that the Mistral in this environment, if there is one, can run within this package's
+    processes.
+
+    :raises CodedError: ``MISTRAL_NOT_TESTED``.
+    """
+    try:
+        found = releases.installed()
+    except PackageNotFoundError:
+        return  # the first import says so
+    release = releases.release_of(found)
+    if release is None or not release.embedded:
+        raise CodedError(
+            "MISTRAL_NOT_TESTED",
+            f"Mistral {found} is installed here, and failover server and failover drill run only "
+            f"{releases.embeddable()}",
+            "Install them into an environment of their own: pip install "
+            "'mistral-failover[embedded]'.",
+        )
+
+
+def _backends() -> bool:
+    """Return whether oslo.service has a choice: before 4.2 (OpenStack 2025.1) it has only eventlet,
+    which changes nothing in a process that does not ask for it."""
+    major, minor, *_ = version("oslo.service").split(".")
+    return (int(major), int(minor)) >= (4, 2)
+
+
+def _choose_threads() -> None:
+    from oslo_service import backend
+
+    try:
+        backend.init_backend(backend.BackendType.THREADING)
+    except backend.exceptions.BackendAlreadySelected as e:
+        raise CodedError(
+            "WRONG_SERVICE_BACKEND",
+            "this process already runs oslo.service on eventlet",
+            "call mistral_failover.embedded.boot.init() before other OpenStack imports",
+        ) from e
 
 
 @contextmanager

@@ -141,8 +141,10 @@ class EmbeddedMistral:
         :raises CodedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
             ``STATE_DIR_OPEN`` (another user may enter it), ``TOKEN_NOT_PRIVATE``,
             ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
-            ``WRONG_SERVICE_BACKEND``; of a unix socket as ``unix_socket.bound``.
+            ``WRONG_SERVICE_BACKEND``, ``MISTRAL_NOT_TESTED``; of a unix socket as
+            ``unix_socket.bound``.
         """
+        boot.check_mistral()
         with boot.quick_imports(), contextlib.ExitStack() as stack:
             boot.init()
             self._claim_process(stack)

@@ -59,8 +59,8 @@ def plugs_in(group: Group) -> bool:
 
 @dataclass(frozen=True)
 class HeatMember:
-    """A member as Heat reports it; ``created_at`` in seconds since the epoch, ``status`` is action
-    and status in one."""
+    """A member as Heat reports it, or as a group file without a stack has it; ``created_at`` in
+    seconds since the epoch, ``status`` is Heat's action and status in one, otherwise empty."""
 
     name: str
     server_id: str
@@ -126,7 +126,7 @@ def member_facts(
 
 
 def _going(
-    cloud: Cloud, stack: str, members: Sequence[HeatMember]
+    cloud: Cloud, stack: str | None, members: Sequence[HeatMember]
 ) -> dict[str, PredictedReplacement]:
     """Return by server why the stack's next update replaces it. If Heat does not say, nothing is
     known: it is asked again before every update."""
@@ -244,7 +244,7 @@ def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
         return fact
 
 
-def _deleted_first(cloud: Cloud, stack: str, member: HeatMember, end: float) -> bool:
+def _deleted_first(cloud: Cloud, stack: str | None, member: HeatMember, end: float) -> bool:
     """Return whether a member's server must be deleted before it gets another one; False where that
     is not known: it only orders them."""
     if time.monotonic() > end:

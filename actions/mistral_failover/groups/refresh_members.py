@@ -68,10 +68,11 @@ def remember_members(
 
 
 def remember_stack(request: Request, cloud: Cloud, snapshot: GroupSnapshot) -> None:
-    """Record the id of the group's stack, unless it is known. Raises CloudError."""
+    """Record the id of the group's stack, unless it is known; None of a group without one. Raises
+    CloudError."""
     state, stack = snapshot.state, snapshot.group.stack
     if state.stack_name != stack:
-        known = stack_id(cloud, stack)
+        known = None if stack is None else stack_id(cloud, stack)
         request.store.atomically(
             lambda tx: groups.record_stack(tx, state.id, state.stack_name, stack, known)
         )
@@ -122,12 +123,13 @@ def depose(
 
 
 def members_now(cloud: Cloud, snapshot: GroupSnapshot) -> list[candidates.HeatMember]:
-    """Return a group's members as Heat reports them. Raises CloudError; STACK_REPLACED if another
-    stack has the name now, because its servers are not the group's."""
+    """Return a group's members as Heat reports them, or as the group file has them. Raises
+    CloudError; STACK_REPLACED if another stack has the name now, because its servers are not the
+    group's."""
     state, group = snapshot.state, snapshot.group
-    if state.stack_id is not None and state.stack_name == group.stack:
-        refuse_another(group, state.stack_id, stack_id(cloud, group.stack))
-    return members_in_stack(cloud, group)
+    if group.stack is not None and state.stack_id is not None and state.stack_name == group.stack:
+        refuse_another(group.name, group.stack, state.stack_id, stack_id(cloud, group.stack))
+    return members_of(cloud, group)
 
 
 def stack_id(cloud: Cloud, stack: str) -> str:
@@ -135,14 +137,14 @@ def stack_id(cloud: Cloud, stack: str) -> str:
     return stack if uuidutils.is_uuid_like(stack) else str(stack_shown(cloud, stack).id)
 
 
-def refuse_another(group: Group, known: str, now: str) -> None:
+def refuse_another(group: str, stack: str, known: str, now: str) -> None:
     """Refuse a stack with another id than the known one. Raises CloudError STACK_REPLACED."""
     if known != now:
         raise CloudError(
             "STACK_REPLACED",
-            f"{another_stack(group.stack, known, now)}. Nothing was moved.",
-            remedy=f"See what it has: openstack stack resource list {quote(group.stack)}. If "
-            f"{group.name} is to run there: {adopt_command(group.name)}",
+            f"{another_stack(stack, known, now)}. Nothing was moved.",
+            remedy=f"See what it has: openstack stack resource list {quote(stack)}. If "
+            f"{group} is to run there: {adopt_command(group)}",
             retryable=False,
         )
 
@@ -157,9 +159,16 @@ def adopt_command(group: str) -> str:
     return command("ADOPT_STACK", group)
 
 
-def members_in_stack(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:
-    """Return as `members_now` what the stack has that the group file names, whichever it is."""
+def members_of(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:
+    """Return as `members_now` what the stack has that the group file names, whichever stack it is;
+    without a stack, what was found when the file was accepted."""
     spec = group.members
+    if group.stack is None:
+        known = [
+            candidates.HeatMember(name, one["id"], one["created_at"], "")
+            for name, one in spec.known.items()
+        ]
+        return sorted(known, key=lambda member: (member.created_at or 0.0, member.name))
     found = stack_members(
         cloud,
         group.stack,

@@ -171,6 +171,7 @@ def _engine(
         at,
         (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else held.missing)),
         cold,
+        goal.document["stack"],
         lost_until,
         renewed,
     )

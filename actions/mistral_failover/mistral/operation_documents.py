@@ -57,8 +57,8 @@ class OperationDocument(TypedDict):
     group: str
     """The group's name."""
     group_id: str
-    stack: str
-    """The name of the group's stack."""
+    stack: str | None
+    """The name of the group's stack; None if it has none."""
     resource: ResourceDocument
     member: MemberDocument | None
     properties: Mapping[str, Any]

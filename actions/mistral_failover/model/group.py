@@ -23,6 +23,17 @@ A group file looks like a Heat template::
     workflow: house.failover          # your own chain; default failover.converge
     on_event: {workflow: house.tell}  # and events: [blocked, failed]; default: all of them
 
+A group may have no ``stack``. Then the file names servers and volumes of the project, by name, id
+or tag (``model.named``), and the group::
+
+    name: payments
+    members:
+      servers: {db_a: {tag: role=db-a}, db_b: {id: 5f0c...}}   # or a list of names
+    resources:
+      data:
+        type: volume_attachment
+        properties: {volume: {name: data}, server: {get_param: active}}
+
 A rung of the fence is the name of a kind (``model.rungs``), or a mapping of ``kind``, ``limit`` in
 seconds and the fields of the kind; ``{workflow: name}`` needs no ``kind``. Roles may also be a
 mapping of each name to ``prefer``, a list of members, and ``weight`` (see ``model.roles``).
@@ -32,11 +43,13 @@ mapping of each name to ``prefer``, a list of members, and ``weight`` (see ``mod
 import graphlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
-from mistral_failover.model.references import Reference, find_references
+from mistral_failover.model.named import WAYS, Identity, Named, Thing, read_named
+from mistral_failover.model.references import Reference, find_references, holds_reference
 from mistral_failover.model.restarts import ANOTHER_SERVER, USUAL, read_restart
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
@@ -62,7 +75,7 @@ INTERNAL_TYPES = frozenset({"fence", "group_member"})
 
 @dataclass(frozen=True)
 class MembersSpec:
-    """The members of the group: named servers of the stack, or those of an autoscaling group."""
+    """The members of the group: named servers, or those of an autoscaling group of the stack."""
 
     servers: tuple[str, ...] = ()
     autoscaling_group: str | None = None
@@ -77,6 +90,8 @@ class MembersSpec:
     and takes it. ``wait``: it waits for a member."""
     restart: tuple[str, ...] = USUAL
     """The ways to bring a lost member back, tried in order; see ``model.restarts``."""
+    known: Mapping[str, Identity] = field(default_factory=dict)
+    """Without a stack, the server that was found behind each member when the file was accepted."""
 
     @property
     def cold(self) -> bool:
@@ -125,7 +140,9 @@ class Group:
 
     name: str
     description: str
-    stack: str
+    stack: str | None
+    """The stack that has the members, by name or id. None: the group has none, and ``named`` says
+    what it has."""
     members: MembersSpec
     roles: tuple[str, ...]
     role_specs: Mapping[str, RoleSpec]
@@ -145,8 +162,17 @@ class Group:
     """Every type by name: installed types and the user's."""
     definition: dict[str, Any] = field(repr=False)
     """The group file as given; this is stored."""
+    named: tuple[Named, ...] = ()
+    """Without a stack, what the file names and the cloud has to find."""
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    """By path, what was found of that; stored with the definition."""
     version: str = ""
     """The version of the stored definition; empty: it is not stored."""
+
+    @property
+    def place(self) -> str:
+        """Return in words where its members and volumes come from."""
+        return "the group file" if self.stack is None else f"stack {self.stack}"
 
     def role_of(self, resource: str) -> str | None:
         """Return the role whose holder has a resource of the group file; None if it belongs to
@@ -162,11 +188,14 @@ def parse_group(
     *,
     name: str | None = None,
     types: Iterable[str | bytes | Mapping[str, Any] | ResourceType] = (),
+    identities: Mapping[str, Identity] = MappingProxyType({}),
 ) -> Group:
     """Read a group file: its YAML text, or the mapping parsed from it.
 
-    :param name: the group's name; default: the name of the stack.
+    :param name: the group's name; default: the file's ``name``, else the name of the stack.
     :param types: the user's type files, in addition to the installed types.
+    :param identities: by path, what was found behind what a group without a stack names. What is
+        missing stays as it is named, for checks of the file alone.
     :raises InvalidDocument: when it breaks the grammar or is inconsistent.
     """
     definition = read_document(source, "group file")
@@ -174,15 +203,25 @@ def parse_group(
     if name is not None:
         check_grammar("name", name, "name")
     roles = read_roles(definition.get("roles", ["active"]))
+    stack, known_types = definition.get("stack"), _types(types)
+    called = definition.get("name", stack) if name is None else name
+    if called is None:
+        raise InvalidDocument(
+            "name",
+            "a group without a stack needs a name of its own",
+            "Write name: NAME in the group file, or give it: --name NAME. With a Heat stack, name "
+            "the stack.",
+        )
+    named = [] if stack is not None else _named_servers(definition["members"])
     group = Group(
-        name=definition["stack"] if name is None else name,
+        name=called,
         description=definition.get("description", ""),
-        stack=definition["stack"],
-        members=_members(definition["members"]),
+        stack=stack,
+        members=_members(definition["members"], stack, named, identities),
         roles=tuple(roles),
         role_specs=roles,
         resources={
-            resource: _resource(resource, given)
+            resource: _resource(resource, given, stack, known_types, named, identities)
             for resource, given in definition["resources"].items()
         },
         fence=_fence(definition.get("fence", DEFAULT_LADDER)),
@@ -192,10 +231,14 @@ def parse_group(
         heal=definition.get("heal", "repair"),
         workflow=_chain(definition.get("workflow")),
         on_event=_hook(definition.get("on_event")),
-        types=_types(types),
+        types=known_types,
+        named=tuple(named),
+        identities={each.path: identities[each.path] for each in named if each.path in identities},
         definition=definition,
     )
     members = group.members
+    if stack is None:
+        _refuse_what_needs_a_stack(group)
     check_preferences(roles, members.priority, members.choose, members.servers)
     for spec in group.resources.values():
         _check_resource(group, spec)
@@ -203,14 +246,73 @@ def parse_group(
     return group
 
 
-def _members(given: Mapping[str, Any]) -> MembersSpec:
+def _named_servers(given: Mapping[str, Any]) -> list[Named]:
+    """Return how a file without a stack names its members' servers."""
+    servers = given.get("servers", ())
+    if isinstance(servers, Mapping):
+        return [
+            read_named(name if said is None else said, f"members.servers.{name}", Thing.SERVER)
+            for name, said in servers.items()
+        ]
+    return [
+        read_named(name, f"members.servers[{number}]", Thing.SERVER)
+        for number, name in enumerate(servers)
+    ]
+
+
+def _refuse_what_needs_a_stack(group: Group) -> None:
+    """Refuse what only Heat does, in a group without a stack. What Nova does by itself stays."""
+    members = group.definition["members"]
+    if group.members.autoscaling_group is not None:
+        raise InvalidDocument(
+            "members.autoscaling_group",
+            "an autoscaling group belongs to a stack, and the group has none",
+            "Name the servers instead (members.servers), or the stack.",
+        )
+    ways = "Write restart: [start], or [start, evacuate] if Nova may move the server; or name the "
+    if ANOTHER_SERVER in members.get("restart", ()):
+        raise InvalidDocument(
+            f"members.restart[{members['restart'].index(ANOTHER_SERVER)}]",
+            f"by {ANOTHER_SERVER} Heat makes another server, and the group has no stack",
+            f"{ways}stack.",
+        )
+    for key, wish in (("replace", "lost"), ("when_no_standby", "replace")):
+        if members.get(key) == wish and "restart" not in members:
+            raise InvalidDocument(
+                f"members.{key}",
+                "a lost member would be brought back by another server, which Heat makes, and the "
+                "group has no stack",
+                f"{ways}stack.",
+            )
+    for spec in group.resources.values():
+        if spec.type in group.types and group.types[spec.type].of_stack:
+            raise InvalidDocument(
+                f"resources.{spec.name}.type",
+                f"a {spec.type} changes the group's stack, and the group has none",
+                "Name the stack; or lead clients by a floating_ip, virtual_ip, port, "
+                "load_balancer_member or dns_record.",
+            )
+
+
+def _members(
+    given: Mapping[str, Any],
+    stack: str | None,
+    named: Iterable[Named],
+    identities: Mapping[str, Identity],
+) -> MembersSpec:
+    if stack is not None and isinstance(given.get("servers"), Mapping):
+        raise InvalidDocument(
+            "members.servers",
+            "with a stack the members are resources of it, which have a name only",
+            "Write a list of names; or leave out the stack.",
+        )
     if ("servers" in given) == ("autoscaling_group" in given):
         raise InvalidDocument(
             "members",
             "it takes either servers or autoscaling_group",
             "Name the servers, or the autoscaling group that creates them.",
         )
-    servers = distinct(given.get("servers", []), "members.servers")
+    servers = distinct(list(given.get("servers", [])), "members.servers")
     choose = given.get("choose", "oldest")
     if servers and choose not in ("oldest", "newest", *servers):
         raise InvalidDocument(
@@ -226,16 +328,45 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
         dict(given.get("priority", {})),
         replaced,
         given.get("when_no_standby", "replace" if replaced == "lost" else "wait"),
-        read_restart(given["restart"], "members.restart") if "restart" in given else USUAL,
+        _restart(given, stack),
+        {
+            name: identities[each.path]
+            for name, each in zip(servers, named, strict=stack is None)
+            if each.path in identities
+        },
     )
 
 
-def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
-    depends_on = given.get("depends_on", [])
+def _restart(given: Mapping[str, Any], stack: str | None) -> tuple[str, ...]:
+    if "restart" in given:
+        return read_restart(given["restart"], "members.restart")
+    return tuple(way for way in USUAL if stack is not None or way != ANOTHER_SERVER)
+
+
+def _resource(
+    name: str,
+    given: Mapping[str, Any],
+    stack: str | None,
+    types: Mapping[str, ResourceType],
+    named: list[Named],
+    identities: Mapping[str, Identity],
+) -> ResourceSpec:
+    """Return a resource. Without a stack, what it names is added to ``named``, and its properties
+    have the ids."""
+    depends_on, properties = given.get("depends_on", []), given.get("properties", {})
     names = [depends_on] if isinstance(depends_on, str) else depends_on
-    return ResourceSpec(
-        name, given["type"], given.get("properties", {}), tuple(dict.fromkeys(names))
-    )
+    things = types[given["type"]].names if given["type"] in types else {}
+    for key in sorted(things.keys() & properties.keys()):
+        value, path = properties[key], f"resources.{name}.properties.{key}"
+        mapped = isinstance(value, Mapping) and not WAYS.isdisjoint(value)
+        if stack is not None or (holds_reference(value) and not mapped):
+            continue
+        one = read_named(value, path, things[key])
+        if one.by != "id":
+            named.append(one)
+        found = identities[path]["id"] if path in identities else one.value
+        properties = {**properties, key: found}
+    return ResourceSpec(name, given["type"], properties, tuple(dict.fromkeys(names)))
 
 
 def _chain(given: str | None) -> str | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Self
 
-from mistral_failover.model.remedies import Need, need
+from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.model.stored import Stored
 
 
@@ -257,13 +257,15 @@ def judged(
     vacant: Sequence[str] = (),
     *,
     cold: bool = False,
+    stack: str | None = "",
     another_stack: str = "",
     stack_gone: str = "",
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: in
     words, why an alarm would not notice a failure, or why a lost member would not come back;
     ``vacant``: the roles that no member can take; ``cold``: a lost member is brought back if no
-    other can take its role, so the group needs no standby. One that it has, it needs.
+    other can take its role, so the group needs no standby. One that it has, it needs. ``stack``:
+    that of the group, None if it has none.
     ``another_stack``: in words, that the group's stack was deleted and made again, which explains
     what is gone; ``stack_gone``: in words, that it was deleted.
 
@@ -283,10 +285,14 @@ def judged(
     standbys = [each for each in members if not each.roles]
     alone = not any(each.why_not is None for each in standbys) and bool(standbys or not cold)
     off = tuple(each.name for each in holders if each.observed.presence is Presence.GONE)
-    moved = _moved(off, standbys if alone else (), waits=alone and not cold) if off else ()
+    moved: tuple[Need, ...] = ()
+    if off and cold and not standbys:
+        moved = need("BRING_BACK", lost=off), need("PLAN_MOVE", lost=off)
+    elif off:
+        moved = _moved(off, standbys if alone else (), stack, waits=alone and not cold)
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
-        Flaw(f"{role} is on {member}, which is not a member of the stack")
+        Flaw(f"{role} is on {member}, which is not a member any more")
         for role, member in sorted(roles.items())
         if member not in known
     ]
@@ -312,7 +318,7 @@ def judged(
         if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
     flaws += [
-        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs)
+        Flaw(f"{each.name}: {each.observed.why}", each.observed.needs or _of_silent(each, alone))
         for each in holders
         if each.observed.why
     ]
@@ -331,7 +337,7 @@ def _of_stack(another: str, gone: str) -> Flaw | None:
 
 
 def _moved(
-    lost: Sequence[str], unable: Sequence[ObservedMember], *, waits: bool
+    lost: Sequence[str], unable: Sequence[ObservedMember], stack: str | None, *, waits: bool
 ) -> tuple[Need, ...]:
     """Return what gives the roles of these members to another one. ``unable``: the other members,
     if none can take over now; what makes one able comes first. One that was declared lost is
@@ -342,11 +348,32 @@ def _moved(
     back = [name for each in ways if each.code == "RECOVER" for name in each.value("member")]
     first = tuple(each for each in ways if each.code != "RECOVER")
     if waits and not ways and all(each.observed.presence is Presence.GONE for each in unable):
-        return tuple(need("REPLACE", member=member) for member in lost)
+        return tuple(another_server(stack, member) for member in lost)
     if back:
         fields = {"lost": lost, "recovered": back, "able": back}
         return (*first, need("MOVE_TO_RECOVERED", **fields))
     return (*first, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+
+
+def _of_silent(holder: ObservedMember, alone: bool) -> tuple[Need, ...]:
+    """Return what helps if the guest of a holder may be dead while its server runs: a move, or, if
+    only its agent is, what the doctor says. A move needs a member that can take over."""
+    if holder.condition is not Condition.HUNG or alone:
+        return ()
+    return need("MOVE_SILENT", lost=(holder.name,), silent=holder.name), need("DIAGNOSE")
+
+
+def needs_of_declared(
+    seen: Observation, lost: Collection[str], stack: str | None, *, cold: bool
+) -> tuple[Need, ...]:
+    """Return what gives the roles of members that an admitted alarm declares ``lost`` to a member:
+    another server, if no other member can take them, nothing makes one able, and the group waits
+    for one (not ``cold``). ``stack``: that of the group, None if it has none."""
+    others = [each for each in seen.members if not each.roles]
+    if cold or any(each.able or each.why_not is None for each in others):
+        return ()
+    holders = [each.name for each in seen.members if each.roles and each.name in lost]
+    return tuple(another_server(stack, name) for name in holders)
 
 
 def unheld(vacant: Iterable[str]) -> Iterator[str]:
@@ -380,9 +407,10 @@ class EngineView:
     well. ``ended_at`` None: its traversal is running. ``reached``: its goal is. ``stopped``: the
     status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none) and
     name, when each thing that serves there was made or changed last, 0 if that is not known.
-    ``missing``: what the goal needs for service and does not exist, a clause for each. ``cold``: as
-    for :func:`judged`. By member, ``lost_until`` is the end of the last earlier traversal that had
-    it declared lost, and ``renewed`` when it was last brought back. Times are seconds."""
+    ``missing``: what the goal needs for service and does not exist, a clause for each. ``cold`` and
+    ``stack``: as for :func:`judged`. By member, ``lost_until`` is the end of the last earlier
+    traversal that had it declared lost, and ``renewed`` when it was last brought back. Times are
+    seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
@@ -393,6 +421,7 @@ class EngineView:
     made: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     cold: bool = False
+    stack: str | None = ""
     lost_until: Mapping[str, float] = field(default_factory=dict)
     renewed: Mapping[str, float] = field(default_factory=dict)
 
@@ -531,15 +560,23 @@ def service_state(
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     reasons = tuple(dict.fromkeys((*known.reasons, *flaws)))
     degraded = Observation(Service.DEGRADED, tuple(map(Flaw, reasons)))
-    return ServiceState(Service.DEGRADED, reasons, _since(engine, degraded, look), seen_at)
+    begun = _since(engine, degraded, look)
+    if about and known.service is Service.SERVING and not engine.stopped:
+        begun = max(min(each.at for each in about), changed or 0.0)
+    return ServiceState(Service.DEGRADED, reasons, begun, seen_at)
 
 
 def _down(
     engine: EngineView, look: Look | None, missing: tuple[str, ...], declared: list[WaitingAlarm]
 ) -> ServiceState:
-    begun = engine.started_at if engine.missing else min(each.at for each in declared)
-    if look is not None and look.service is Service.DOWN:
-        begun = look.since
+    began = [each.at for each in declared]
+    if engine.missing and engine.started_at is not None:
+        began.append(engine.started_at)
+    # A look tells nothing of now if the engine has made all that was gone since then.
+    counts = engine.missing or (look is not None and look.at >= (engine.made_at or 0.0))
+    if look is not None and look.service is Service.DOWN and counts:
+        began.append(look.since)
+    begun = min(began, default=None)
     return ServiceState(Service.DOWN, missing, begun, look.at if look else None)
 
 
@@ -558,7 +595,7 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
         for each in (look.missed() if look is not None else ())
         if look is not None and engine.made.get(each.member, {}).get(each.name, inf) <= look.at
     ]
-    known = judged(engine.roles, members, missed, cold=engine.cold)
+    known = judged(engine.roles, members, missed, cold=engine.cold, stack=engine.stack)
     if look is None or known.service in _SERVES:
         return known, None
     return known, look.at

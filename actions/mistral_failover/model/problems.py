@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,8 +15,14 @@ from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import ResourceType
 from mistral_failover.model.validation import did_you_mean, every_error
 
-_MOST = 100
-_STAND_IN = {"servers": ["a_member"]}
+_MOST = 200
+_STAND_INS: Mapping[str, Any] = {
+    "failover_template_version": "2026-11-21",
+    "stack": "a_stack",
+    "members": {"servers": ["a_member"]},
+}
+"""What takes the place of a part that every group file needs."""
+_STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 
 def group_problems(
@@ -25,42 +32,138 @@ def group_problems(
     types: Iterable[ResourceType] = (),
 ) -> list[InvalidDocument]:
     """Return every problem of a group file, sorted by path. An empty list: the file is accepted.
-    ``parse_group`` raises only the most important one.
+    ``parse_group`` raises only the most important one."""
+    return problems_and_rest(source, name=name, types=types)[0]
 
-    A grammar error in a part hides errors in its meaning. So the search is repeated on the document
-    without that part. A reference to the removed part is not a problem.
+
+def problems_and_rest(
+    source: str | bytes | Mapping[str, Any],
+    *,
+    name: str | None = None,
+    types: Iterable[ResourceType] = (),
+) -> tuple[list[InvalidDocument], Group | None, frozenset[str]]:
+    """Return every problem of a group file, as :func:`group_problems`; the group that is left
+    without the refused parts, None if none is left; and the paths of these parts.
+
+    A refused part hides what else is wrong. So the search is repeated on the document without that
+    part, and without no more than that part. What only misses it is not a problem of its own.
     """
     try:
         document = read_document(source, "group file")
     except InvalidDocument as error:
-        return [error]
+        return [error], None, frozenset({""})
     found = list(every_error("group", document))
-    left: dict[str, Any] | None = dict(document)
-    dropped: set[str] = set()
+    left = _Left(copy.deepcopy(dict(document)))
     for slip in found:
-        left = left and _without(left, slip.path, dropped)
-    if left is not None:
-        found += _meaning(left, name, list(types), dropped)
-    return sorted({each.path: each for each in found}.values(), key=lambda each: each.path)
-
-
-def _meaning(
-    left: dict[str, Any], name: str | None, types: list[ResourceType], dropped: set[str]
-) -> Iterator[InvalidDocument]:
-    """Yield the refusals one by one, each time without the part that was refused before."""
-    rest: dict[str, Any] | None = left
+        left.drop(slip.path)
+    loaded, group = list(types), None
     for _ in range(_MOST):
-        if rest is None:
-            return
+        if left.document is None:
+            break
         try:
-            group = parse_group(rest, name=name, types=types)
+            group = parse_group(left.document, name=name, types=loaded)
+            break
         except InvalidDocument as error:
-            if not (isinstance(error, UnknownResource) and error.resource in dropped):
-                yield error
-            rest = _without(rest, error.path, dropped)
+            error.path = left.original(error.path)
+            if not left.misses(error):
+                found.append(error)
+            left.drop(error.path)
+    if group is not None:
+        found += template_problems(group)
+    unique = sorted({each.path: each for each in found}.values(), key=lambda each: each.path)
+    return unique, group, frozenset(left.dropped)
+
+
+def below(path: str, part: str) -> bool:
+    """Return whether a path is that of a part of a document, or leads into it."""
+    return part == "" or path == part or path.startswith((f"{part}.", f"{part}["))
+
+
+class _Left:
+    """What is left of a ``document`` without its refused parts; None if no check is possible
+    without them. ``dropped``: their paths."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document: dict[str, Any] | None = document
+        self.dropped: set[str] = set()
+        self._gone: dict[str, set[int]] = {}  # by the path of a list, the items that were dropped
+
+    def misses(self, error: InvalidDocument) -> bool:
+        """Return whether a problem is only that a dropped part is not there: something refers to
+        it, or what contained it is not complete any more."""
+        if isinstance(error, UnknownResource) and f"resources.{error.resource}" in self.dropped:
+            return True
+        names = any(each == "members" or below(each, "members.servers") for each in self.dropped)
+        if names and error.path.partition(".")[0] in ("roles", "members"):
+            return True  # it names a member
+        return any(below(each, error.path) for each in self.dropped)
+
+    def drop(self, path: str) -> None:
+        """Remove the part with this path, or what contains it if that was done before."""
+        steps = _steps(path)
+        while self.document is not None:
+            if not steps or self._removed(steps):
+                break
+            steps.pop()
+        if not steps:
+            self.document = None
+
+    def original(self, path: str) -> str:
+        """Return a path in what is left as one in the whole document: items before it may be
+        gone."""
+        found: list[str | int] = []
+        for step in _steps(path):
+            if isinstance(step, int):
+                for gone in sorted(self._gone.get(_written(found), ())):
+                    step += gone <= step
+            found.append(step)
+        return _written(found)
+
+    def _removed(self, steps: list[str | int]) -> bool:
+        """Remove a part, given by its original steps; return whether it was there."""
+        if _written(steps) in self.dropped and len(steps) > 1:
+            return False
+        inner: Any = self.document
+        here = list(steps)
+        for number, step in enumerate(steps):
+            if isinstance(step, int):
+                before = self._gone.get(_written(steps[:number]), set())
+                here[number] = step - sum(gone < step for gone in before)
+        for step in here[:-1]:
+            inner = _inner(inner, step)
+        last, top = here[-1], len(steps) == 1
+        if isinstance(inner, list) and isinstance(last, int) and last < len(inner):
+            del inner[last]
+            self._gone.setdefault(_written(steps[:-1]), set()).add(int(steps[-1]))
+        elif not isinstance(inner, dict) or last not in inner:
+            return False
+        elif top and last in _STAND_INS and inner[last] != _STAND_INS[str(last)]:
+            inner[last] = copy.deepcopy(_STAND_INS[str(last)])
+        elif top and last in ("resources", "roles", *_STAND_INS):
+            self.document = None  # nothing can be checked without it
         else:
-            yield from template_problems(group)
-            return
+            del inner[last]
+        self.dropped.add(_written(steps))
+        return True
+
+
+def _steps(path: str) -> list[str | int]:
+    return [int(each[1:-1]) if each.startswith("[") else each for each in _STEP.findall(path)]
+
+
+def _written(steps: Iterable[str | int]) -> str:
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path
+
+
+def _inner(value: Any, step: str | int) -> Any:
+    """Return a part of a value; None if it has no such part."""
+    if isinstance(value, dict):
+        return value.get(step)
+    inside = isinstance(value, list) and isinstance(step, int) and step < len(value)
+    return value[step] if inside else None
 
 
 def template_problems(group: Group) -> Iterator[InvalidDocument]:
@@ -86,24 +189,3 @@ def template_problems(group: Group) -> Iterator[InvalidDocument]:
                 f'there is no template "{name}"',
                 f"Add it to templates. {did_you_mean(name, templates)}",
             )
-
-
-def _without(document: dict[str, Any], path: str, dropped: set[str]) -> dict[str, Any] | None:
-    """Return the document without the refused part, and add the part's name to ``dropped``. Return
-    it unchanged if the part was removed before, and None if no check is possible without the part.
-    """
-    top, rest = re.match(r"([^.\[]*)[.\[]?([^.\[\]]*)", path).groups()  # type: ignore[union-attr]
-    if top == "members":
-        return {**document, "members": _STAND_IN}
-    if top == "resources" and isinstance(document.get("resources"), Mapping):
-        if rest in dropped:
-            return document
-        dropped.add(rest)
-        kept = {key: value for key, value in document["resources"].items() if key != rest}
-        return {**document, "resources": kept} if len(kept) < len(document["resources"]) else None
-    if top in dropped:
-        return document
-    if top in ("stack", "roles", "failover_template_version") or top not in document:
-        return None
-    dropped.add(top)
-    return {key: value for key, value in document.items() if key != top}

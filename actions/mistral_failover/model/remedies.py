@@ -67,6 +67,21 @@ _ALL = (
         note="moves its roles",
     ),
     Remedy(
+        "BRING_BACK",
+        "as before, of a group without another member that brings a lost one back",
+        "failover start {group} {lost}",
+        "the member serves again",
+        note="fences it, then brings it back",
+    ),
+    Remedy(
+        "MOVE_SILENT",
+        "Nova shows the server of a member with a role as running, and its agent is silent",
+        "failover start {group} {lost}",
+        "another member serves; the lost one is to be recovered",
+        when="if {silent} does not serve any more",
+        note="fences it, then moves its roles",
+    ),
+    Remedy(
         "MOVE_TO_RECOVERED",
         "as before, and only lost members could take over",
         "failover start {group} {lost} {recovered}",
@@ -96,6 +111,13 @@ _ALL = (
         "failover replace {group} {member}",
         "the member has a new server, and can take over",
         when="to give {member} a new server",
+    ),
+    Remedy(
+        "NAME_SERVER",
+        "as before, of a group without a stack",
+        "failover group update FILE --name {group}",
+        "the member has the other server, and can take over",
+        when="make another server for {member}, name it in the group file, then",
     ),
     Remedy(
         "START_SERVER",
@@ -413,6 +435,12 @@ def need(code: str, **fields: str | Iterable[str]) -> Need:
         raise ValueError(f"{code} has the fields {sorted(REMEDIES[code].fields)}")
     values = ((n, v if isinstance(v, str) else tuple(v)) for n, v in fields.items())
     return Need(code, tuple(sorted(values)))
+
+
+def another_server(stack: str | None, member: str) -> Need:
+    """Return what gives a member of a group another server: Heat makes one, or without a stack an
+    operator names one."""
+    return need("NAME_SERVER" if stack is None else "REPLACE", member=member)
 
 
 def command(code: str, group: str, **fields: str | Iterable[str]) -> str:

@@ -28,6 +28,9 @@ NAME: Final[dict[str, Any]] = _LABEL
 SECONDS: Final[dict[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}
 """A duration."""
 
+_NAMED: dict[str, Any] = {"type": ["string", "object", "null"], "maxLength": 255}
+"""How a group file without a stack names a server; ``model.named`` reads it."""
+
 _ROLE: dict[str, Any] = {
     "type": ["object", "null"],
     "properties": {
@@ -41,12 +44,23 @@ GROUP: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "failover_template_version": {"enum": list(VERSIONS)},
+        "name": _LABEL,
         "description": _TEXT,
         "stack": _LABEL,
         "members": {
             "type": "object",
             "properties": {
-                "servers": {"type": "array", "items": _LABEL, "minItems": 1, "maxItems": 1000},
+                "servers": {
+                    "type": ["array", "object"],
+                    "if": {"type": "array"},
+                    "then": {"items": _LABEL, "minItems": 1, "maxItems": 1000},
+                    "else": {
+                        "propertyNames": _LABEL,
+                        "minProperties": 1,
+                        "maxProperties": 1000,
+                        "additionalProperties": _NAMED,
+                    },
+                },
                 "autoscaling_group": _LABEL,
                 "choose": _LABEL,
                 "replace": {"enum": ["never", "lost"]},
@@ -121,7 +135,7 @@ GROUP: Final[dict[str, Any]] = {
             "additionalProperties": False,
         },
     },
-    "required": ["failover_template_version", "stack", "members", "resources"],
+    "required": ["failover_template_version", "members", "resources"],
     "additionalProperties": False,
 }
 """A group file, without ``$defs.rung``, which depends on the installed rungs."""
@@ -151,6 +165,7 @@ TYPE: Final[dict[str, Any]] = {
         "description": _TEXT,
         "replace": {"enum": ["delete_first", "create_first"]},
         "revive": {"type": "boolean"},
+        "of_stack": {"type": "boolean"},
         "quiesce_covers": {"type": "boolean"},
         "storage_covers": {"type": "boolean"},
         "provides": {"enum": ["volume", "application", "address"]},
@@ -257,6 +272,14 @@ PROPERTY: Final[dict[str, Any]] = {
         "schema": _schema(_KEYWORDS),
         "choice": _schema(_keywords({"$ref": "#/$defs/choice"})),
     },
-    **_schema({**_KEYWORDS, "required": {"type": "boolean"}, "immutable": {"type": "boolean"}}),
+    **_schema(
+        {
+            **_KEYWORDS,
+            "required": {"type": "boolean"},
+            "immutable": {"type": "boolean"},
+            "names": {"enum": ["server", "volume", "port", "floating_ip", "pool"]},
+        }
+    ),
 }
-"""One property of a type file: a JSON schema in which ``required`` and ``immutable`` are ours."""
+"""One property of a type file: a JSON schema. ``required``, ``immutable`` and ``names`` are
+ours."""

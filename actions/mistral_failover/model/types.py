@@ -8,14 +8,15 @@ A type is one YAML file::
     description: A volume of the stack on a member
     replace: delete_first            # or create_first (the default)
     revive: true                     # false by default
+    of_stack: true                   # false by default
     quiesce_covers: true             # false by default
     storage_covers: true             # false by default
     provides: volume                 # or application, or address; nothing by default
     repairable: false                # the default
     services: [Cinder, Nova]         # none by default
     member: server                   # the property that names the member it belongs to
-    properties:                      # by name: JSON schema, and two words of ours
-      volume: {type: string, required: true, immutable: true}
+    properties:                      # by name: JSON schema, and three words of ours
+      volume: {type: string, required: true, immutable: true, names: volume}
       server: {type: string, required: true, immutable: true}
     additional_properties: false     # or true, or one schema for all others
     attributes:                      # what get_attr may ask for
@@ -33,7 +34,10 @@ mutable. Either a ``workflow`` carries out an operation, or a ``function`` of th
 (``resources.modules``). ``timeout`` is in seconds, default 300. ``stage`` is its milestone
 (``model.stages``); without it, the operation belongs to the latest stage among what it waits for.
 ``revive`` applies to a resource whose deletion failed: ``create`` brings it back in place, whatever
-is left of it; otherwise it is deleted and created again. ``quiesce_covers`` says that nothing
+is left of it; otherwise it is deleted and created again. ``of_stack``: it changes the group's
+stack, so a group without one cannot have it. ``names`` says what a property names: with a stack a
+resource of it, or an id; without one, something that is found when the group file is accepted
+(``model.named``), and the operations get its id. ``quiesce_covers`` says that nothing
 writes through the resource after the applications on its server have stopped. So the rung
 ``quiesce`` also proves its fence. ``storage_covers`` says that nothing can be changed through the
 resource once the storage refuses the writes of its server. So the rung ``storage`` also proves its
@@ -59,6 +63,7 @@ from mistral_failover.model.canonical import canonical_json
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.installed import installed
+from mistral_failover.model.named import Thing
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import check_grammar, check_schema, did_you_mean
@@ -69,6 +74,8 @@ TYPES = "mistral_failover.types"
 DEFAULT_TIMEOUT = 300
 
 Replace = Literal["delete_first", "create_first"]
+_OURS = frozenset({"required", "immutable", "names"})
+"""The words of a property that are not of JSON schema."""
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 
 
@@ -113,6 +120,10 @@ class ResourceType:
     replace: Replace
     revive: bool
     """Whether ``create`` restores in place what a failed deletion left."""
+    of_stack: bool
+    """Whether it changes the group's stack."""
+    names: Mapping[str, Thing]
+    """By property, what it names."""
     quiesce_covers: bool
     """Whether it is idle as soon as the applications on its server have stopped."""
     storage_covers: bool
@@ -168,6 +179,8 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         immutable=frozenset(name for name, spec in properties.items() if spec.get("immutable")),
         replace=document.get("replace", "create_first"),
         revive=document.get("revive", False),
+        of_stack=document.get("of_stack", False),
+        names={name: Thing(spec["names"]) for name, spec in properties.items() if "names" in spec},
         quiesce_covers=document.get("quiesce_covers", False),
         storage_covers=document.get("storage_covers", False),
         provides=Provides(document["provides"]) if "provides" in document else None,
@@ -253,7 +266,7 @@ def check_properties(
 def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return the JSON schema of a property's entry, without our own words."""
     check_grammar("property", spec, path)
-    return {key: value for key, value in spec.items() if key not in ("required", "immutable")}
+    return {key: value for key, value in spec.items() if key not in _OURS}
 
 
 def _refuse_actions(document: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import Action, JournalKind, Status
 from mistral_failover.groups.refresh_members import stack_id
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.model.goal import ATTACHMENT
-from mistral_failover.runtime.errors import ActionError, start_command
+from mistral_failover.runtime.errors import ActionError, own_stack, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -47,11 +47,11 @@ def adopt(request: Request, group: str) -> AdoptedStack:
     """Take the stack that has the name now. Nothing in the cloud is changed.
 
     Raises UnknownGroup, CloudError NOT_FOUND while there is no such stack, and ActionError
-    UNDER_WAY while a worker updates the stack.
+    UNDER_WAY while a worker updates the stack, NO_STACK if the group has none.
     """
     snapshot = group_snapshot(request, group)
     cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
-    name, former = snapshot.group.stack, snapshot.state.stack_id
+    name, former = own_stack(snapshot.group.stack, group), snapshot.state.stack_id
     now = stack_id(cloud, name)
     answer: AdoptedStack = {
         "group": group,

@@ -119,8 +119,8 @@ class GroupDefinition(TypedDict):
     types: list[Mapping[str, Any]]
 
 
-class OrphanedAlarm(TypedDict):
-    """An alarm that is held without its group. ``lost``: None if it names no member."""
+class EndedAlarm(TypedDict):
+    """An alarm that was dismissed with its group. ``lost``: None if it names no member."""
 
     incident: str
     lost: list[str] | None
@@ -128,11 +128,11 @@ class OrphanedAlarm(TypedDict):
 
 
 class DeletedGroup(TypedDict):
-    """A group that was deleted; ``held``: its alarms that still wait for an operator."""
+    """A group that was deleted; ``dismissed``: its alarms that were waiting."""
 
     group: str
     sentence: str
-    held: list[OrphanedAlarm]
+    dismissed: list[EndedAlarm]
 
 
 class ForgottenResource(TypedDict):

@@ -19,13 +19,14 @@ from mistral_failover.model.differences import DifferenceDocument, in_documents
 from mistral_failover.model.errors import InvalidDocument, RefusedDocument
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
-from mistral_failover.model.problems import group_problems, template_problems
+from mistral_failover.model.problems import below, problems_and_rest, template_problems
 from mistral_failover.model.types import ResourceType, load_type
 from mistral_failover.orders import operator_order
 from mistral_failover.orders.answers import GroupDefinition
+from mistral_failover.orders.named_things import FoundThings, find_named
 from mistral_failover.orders.plan import planner
 from mistral_failover.orders.plan.documents import PlanStep
-from mistral_failover.resources.resolution import Resolution, differs, resolve
+from mistral_failover.resources.resolution import Problem, Resolution, differs, resolve
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
@@ -50,7 +51,7 @@ class DefinedGroup(TypedDict):
 
     group: str
     id: str
-    stack: str
+    stack: str | None
     roles: list[str]
     resources: list[str]
     created: bool
@@ -83,9 +84,11 @@ def define(
             "Give only the type files that the group file names.",
         )
     loaded = [load_type(document) for document in given]
-    group = _parsed(definition, name, loaded)
-    resolved = _resolved(request, group)
+    group, found = _found(request, _parsed(request, definition, name, loaded), loaded)
+    resolved = _resolved(request, group, found)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
+    if found.identities:
+        stored["identities"] = dict(found.identities)
     stacks: set[str] | None = None  # not asked for yet
 
     def store(tx: ProjectTransaction) -> tuple[str, Mapping[str, Any] | None]:
@@ -102,14 +105,16 @@ def define(
             _refuse_too_many(len(others) + 1, request.runtime.settings.groups_per_project)
         if stacks is None and _written_otherwise(group, others):
             raise _AskHeat
-        _refuse_shared(group, others, stacks or {group.stack}, known["document"] if known else None)
+        mine = stacks or ({group.stack} if group.stack else set())
+        _refuse_shared(group, others, mine, known["document"] if known else None)
+        _refuse_shared_servers(tx, identity, resolved.servers)
         return identity, known
 
     run = request.store.reading if dry_run else request.store.atomically
     try:
         identity, known = run(store)
     except _AskHeat:
-        stacks = _ways_to_write(request, group.stack)
+        stacks = _ways_to_write(request, str(group.stack))
         identity, known = run(store)
     steps, why = _steps(request, group) if dry_run else ([], None)
     changed = in_documents(comparable(known), comparable(stored)) if known else []
@@ -140,22 +145,63 @@ def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, Error
         return None, request.caught(error, f"planning what {group.name} would do")
 
 
-def _parsed(definition: Any, name: str | None, types: list[ResourceType]) -> Group:
-    """Return a group. Raises RefusedDocument with everything that breaks the grammar."""
+def _parsed(
+    request: Request, definition: Any, name: str | None, types: list[ResourceType]
+) -> Group:
+    """Return a group. Raises RefusedDocument with everything that breaks the grammar, and all that
+    the cloud says of the rest."""
     try:
         group = parse_group(definition, name=name, types=types)
     except InvalidDocument as first:
-        found = group_problems(definition, name=name, types=types)
-        raise RefusedDocument(found or [first]) from None
+        found, rest, dropped = problems_and_rest(definition, name=name, types=types)
+        more: list[Problem] = []
+        if rest is not None and "stack" not in dropped:
+            more = [
+                each
+                for each in _wrong(request, *_found(request, rest, types))[0]
+                # What is not there cannot be judged, nor what it was a part of.
+                if not any(below(each.path, gone) or below(gone, each.path) for gone in dropped)
+            ]
+        raise RefusedDocument([*(found or [first]), *more]) from None
     if wrong := list(template_problems(group)):
         raise RefusedDocument(wrong)
     return group
 
 
-def _resolved(request: Request, group: Group) -> Resolution:
+def _found(request: Request, group: Group, types: list[ResourceType]) -> tuple[Group, FoundThings]:
+    """Return a group with the ids of what its file names, and what was found of that."""
+    found = find_named(request, group, _known(request, group.name))
+    if not group.named:
+        return group, found
+    named = parse_group(group.definition, name=group.name, types=types, identities=found.identities)
+    return named, found
+
+
+def _known(request: Request, name: str) -> Mapping[str, Any] | None:
+    """Return what is defined for a group now; None if nothing is."""
+
+    def read(tx: ProjectTransaction) -> Mapping[str, Any] | None:
+        identity = group_id(request.project_id, name)
+        return tx.definition(identity) if groups.get(tx, identity) else None
+
+    return request.store.reading(read)
+
+
+def _resolved(request: Request, group: Group, found_by_name: FoundThings) -> Resolution:
     """Return what the cloud says of a group file, if it can be accepted: what is wrong with it was
-    in force before, and is not changed. So an operator can always correct another part. Raises
+    in force before, and is not changed. So an operator can always correct another part.
+    ``found_by_name``: what is behind its names; what is missing there is not said again. Raises
     RefusedDocument with everything else that is wrong."""
+    wrong, found = _wrong(request, group, found_by_name)
+    if wrong:
+        raise RefusedDocument(wrong)
+    return found
+
+
+def _wrong(
+    request: Request, group: Group, found_by_name: FoundThings
+) -> tuple[list[Problem], Resolution]:
+    """Return what refuses a group file by what the cloud says of it, and all that it says."""
     identity = group_id(request.project_id, group.name)
     of = request.runtime.definitions
 
@@ -164,10 +210,11 @@ def _resolved(request: Request, group: Group) -> Resolution:
         return of.group(tx, state, state.in_force) if state and state.in_force else None
 
     before = request.store.reading(read)
-    found = resolve(request, group, identity, anew=before is None)
-    if wrong := [each for each in found.wrong if differs(before, group, each.path)]:
-        raise RefusedDocument(wrong)
-    return found
+    found = found_by_name.of(resolve(request, group, identity, anew=before is None))
+    refused = [each for each in found.wrong if differs(before, group, each.path)]
+    if missing := found_by_name.missing:
+        return sorted({*missing, *refused}, key=lambda each: each.path), found
+    return refused, found
 
 
 class _AskHeat(Exception):  # noqa: N818 - no error: the transaction runs again
@@ -190,8 +237,12 @@ def _written_otherwise(group: Group, others: Mapping[str, Sequence[Mapping[str, 
     """Return whether a file of another group names the same members, and one of the two names its
     stack while the other one gives its id."""
     by_id, names = uuidutils.is_uuid_like(group.stack), _members(group.definition)
+    if group.stack is None:
+        return False
     return any(
-        uuidutils.is_uuid_like(document["stack"]) != by_id and names & _members(document)
+        document.get("stack") is not None
+        and uuidutils.is_uuid_like(document["stack"]) != by_id
+        and names & _members(document)
         for document in chain.from_iterable(others.values())
     )
 
@@ -222,9 +273,9 @@ def _refuse_shared(
     to write the group's stack; ``known``: its file until now. Raises InvalidDocument."""
 
     def of_stack(document: Mapping[str, Any] | None) -> set[str]:
-        return _members(document) if document and document["stack"] in stacks else set()
+        return _members(document) if document and document.get("stack") in stacks else set()
 
-    wanted = _members(group.definition) - of_stack(known)
+    wanted = of_stack(group.definition) - of_stack(known)
     for name, documents in others.items():
         if shared := wanted & set().union(*map(of_stack, documents)):
             raise InvalidDocument(
@@ -233,6 +284,25 @@ def _refuse_shared(
                 f"Add the resources to {name}, with a role of their own if they move alone; or "
                 f"delete that group first: failover group delete {quote(name)}",
             )
+
+
+def _refuse_shared_servers(
+    tx: ProjectTransaction, identity: str, servers: Mapping[str, str]
+) -> None:
+    """Refuse servers that another group of the project has as members, as `_refuse_shared` does of
+    one stack: whatever names them. ``servers``: by id, the member of this group, as far as the
+    cloud has said. Raises InvalidDocument."""
+    own = {each.server_id for each in groups.members_in(tx) if each.group_id == identity}
+    theirs = groups.servers_of_others(tx, identity)
+    shared = sorted(servers.keys() & theirs.keys() - own)
+    if shared:
+        member, group = servers[shared[0]], theirs[shared[0]]
+        raise InvalidDocument(
+            "members",
+            f"server {shared[0]} of {member} belongs to the group {group}",
+            f"Add the resources to {group}, with a role of their own if they move alone; or "
+            f"delete that group first: failover group delete {quote(group)}",
+        )
 
 
 def _members(document: Mapping[str, Any]) -> set[str]:
@@ -261,11 +331,13 @@ def _missing_workflows(request: Request, group: Group) -> list[str]:
 
 def comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored definition for comparison, with the types that its resources have by name.
-    Others are kept for records and goals of before."""
+    Others are kept for records and goals of before. ``ids``: what was found behind its names, by
+    their place in the file."""
     document = stored["document"]
     used = {each["type"] for each in document["resources"].values()}
     types = {each["name"]: each for each in stored["types"] if each["name"] in used}
-    return {**document, "types": types}
+    ids = {path: each["id"] for path, each in stored.get("identities", {}).items()}
+    return {**document, "types": types, **({"ids": ids} if ids else {})}
 
 
 def definition(request: Request, name: str) -> GroupDefinition:

@@ -8,10 +8,12 @@ from shlex import quote
 from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import vacant_roles
 from mistral_failover.model.group import INTERNAL_TYPES
+from mistral_failover.model.text import counted
 from mistral_failover.orders import held_alarms
-from mistral_failover.orders.answers import DeletedGroup, OrphanedAlarm
+from mistral_failover.orders.answers import DeletedGroup, EndedAlarm
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
@@ -28,19 +30,22 @@ def undefine(request: Request, group: str, *, release: bool = False) -> DeletedG
     may be lost: the fence would stay, too, and no group would be there to lift it.
 
     First its workflow receives its pending events; an event that cannot be sent then is never sent.
-    Its alarms that wait for an operator are not lost: from then on they are held as alarms of an
-    unknown group. Its members' epochs are kept, for a group that is defined again under this name.
+    Its alarms that wait are dismissed: there is nothing that they could start any more. One that is
+    delivered again is judged anew, as one of an unknown group. Its members' epochs are kept, for a
+    group that is defined again under this name.
     Raises UnknownGroup, ActionError IN_SERVICE; with ``release`` NOT_AT_REST instead.
     """
     refuse = _refuse_at_work if release else _refuse_in_service
 
-    def forget(tx: ProjectTransaction) -> list[OrphanedAlarm]:
+    ended = f"{group} was {'released' if release else 'deleted'} by {request.caller}"
+
+    def forget(tx: ProjectTransaction) -> list[EndedAlarm]:
         state = locked(request, tx, group)
         refuse(tx, state, group)
-        told: list[OrphanedAlarm] = []
+        told: list[EndedAlarm] = []
         for alarm in incidents.waiting(tx, state.id):
-            sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
-            incidents.orphan(tx, alarm.id, sentence)
+            sentence = f"{alarm.sentence}; dismissed, since {ended}"
+            incidents.decide(tx, alarm.id, Decision.DISMISSED, sentence)
             told.append(
                 {"incident": alarm.id, "lost": held_alarms.lost_fact(alarm), "sentence": sentence}
             )
@@ -50,13 +55,13 @@ def undefine(request: Request, group: str, *, release: bool = False) -> DeletedG
     found = request.store.reading(lambda tx: groups.find(tx, group))
     if found is not None:
         event_hooks.send_last(request, found.id)
-    held = request.store.atomically(forget)
+    dismissed = request.store.atomically(forget)
     sentence = f"{group} was deleted"
     if release:
         sentence = f"{group} is no longer protected; everything stays as it is"
-    if held:
-        sentence += f"; {len(held)} of its alarms are still held: failover alarms lists them"
-    return {"group": group, "sentence": sentence, "held": held}
+    if dismissed:
+        sentence += f"; {counted(len(dismissed), 'alarm')} about it dismissed"
+    return {"group": group, "sentence": sentence, "dismissed": dismissed}
 
 
 def _refuse_at_work(tx: ProjectTransaction, state: GroupState, group: str) -> None:

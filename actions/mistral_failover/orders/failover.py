@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 from types import MappingProxyType
 from typing import Any, cast
@@ -29,6 +30,7 @@ from mistral_failover.model.replacement import choose_member
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders import answered_alarms
 from mistral_failover.orders.already_serving import serving_members
 from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
@@ -364,9 +366,9 @@ def begin(
     cause: str,
     confirm: Callable[[ProjectTransaction], None] | None = None,
 ) -> Started:
-    """Start the traversal that an incident causes. Repeated calls start it only once. ``confirm``
-    is called in the transaction that starts it, with the group locked; it raises if that may not
-    start.
+    """Start the traversal that an incident causes, and close the open alarms that it answers
+    (``orders.answered_alarms``). Repeated calls start it only once. ``confirm`` is called in the
+    transaction that starts it, with the group locked; it raises if that may not start.
 
     Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` and ``confirm`` raise.
     """
@@ -397,7 +399,10 @@ def begin(
             # A group's own chain may put its own tasks between the stages.
             through=None if moved.workflow is None else Stage.FENCE,
             # The engine hands out the store's transactions, and knows less of them.
-            confirm=cast(Callable[[Transaction], None] | None, confirm),
+            confirm=cast(
+                Callable[[Transaction], None],
+                partial(_confirmed, request, snapshot.state.id, goal, incident_id, confirm),
+            ),
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
@@ -422,6 +427,20 @@ def begin(
         f"{name} received new goals {_ATTEMPTS} times while this one was being started",
         f"Check its status before you repeat the order: failover status {quote(name)}",
     )
+
+
+def _confirmed(
+    request: Request,
+    group_id: str,
+    goal: Goal,
+    incident_id: str,
+    confirm: Callable[[ProjectTransaction], None] | None,
+    tx: ProjectTransaction,
+) -> None:
+    if confirm is not None:
+        confirm(tx)
+    if (cause := incidents.get(tx, incident_id)) is not None:
+        answered_alarms.close(request, tx, group_id, goal, cause)
 
 
 def definition_of(order: Order, state: GroupState) -> str:

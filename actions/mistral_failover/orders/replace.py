@@ -30,7 +30,7 @@ from mistral_failover.orders import failover, operator_order, switchover
 from mistral_failover.orders.answers import MemberInTurn, Replacement, RollingStep
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import NothingToDo
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, own_stack
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import ProjectTransaction
@@ -128,6 +128,7 @@ def choose(
 ) -> ReplaceChoice:
     """Choose the member, and check that it can be replaced now. Raises as
     :func:`replace_member`."""
+    own_stack(snapshot.group.stack, snapshot.group.name)
     named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
     failover.require_members(snapshot, {each.name for each in members}, "member", named)
     if not members:
@@ -136,14 +137,15 @@ def choose(
             f"{snapshot.group.name} has no members",
             "Check its stack: there is no server to replace.",
         )
-    choice = choose_member(snapshot.group, members, snapshot.lost, wish.member)
+    lost = snapshot.lost | _declared(request, snapshot)
+    choice = choose_member(snapshot.group, members, lost, wish.member)
     name = choice.member
     fact = next(each for each in members if each.name == name)
     if wish.server is not None and wish.server != fact.server_id:
         raise NothingToDo(
             f"{name} was replaced already: it is now server {fact.server_id}, not {wish.server}"
         )
-    failed = failure(fact, snapshot.lost) is not None
+    failed = failure(fact, lost) is not None
     moves = tuple(role for role, holder in snapshot.roles.items() if holder == name and not failed)
     if not failed:
         switchover.refuse_unreached(request, snapshot)
@@ -155,6 +157,17 @@ def choose(
         assign_roles(snapshot.group, others, staying, snapshot.lost)
     kept_parts.refuse_marked(request, snapshot, {name} | snapshot.lost)
     return ReplaceChoice(choice, fact, moves, failed)
+
+
+def _declared(request: Request, snapshot: GroupSnapshot) -> frozenset[str]:
+    """Return the members that are lost by the alarms that were admitted and have not begun: Nova
+    may show the server of a dead guest as running."""
+
+    def read(tx: ProjectTransaction) -> frozenset[str]:
+        waiting = incidents.unstarted_of_group(tx, snapshot.state.id)
+        return frozenset(member for each in waiting for member in each.lost)
+
+    return request.store.reading(read)
 
 
 def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Order | None:

@@ -59,7 +59,7 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
-from mistral_failover.model.remedies import Need, need
+from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
@@ -96,7 +96,8 @@ REPAIR_AGAIN = 300.0
 class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves now, and ``roles`` where."""
+    ``serving``: the records of what serves now, and ``roles`` where. ``down_since``: when what
+    serves went down, if the look tells."""
 
     state: GroupState
     group: Group
@@ -111,6 +112,7 @@ class _ObservedGroup:
     at_rest: bool
     serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
+    down_since: float | None = None
 
     @property
     def reached(self) -> bool:
@@ -214,7 +216,21 @@ def _observed(
         heard=_heard(view, facts, begun),
         alarmed=facts.memory.alarmed or bool(alarms),
     )
-    return facts, seen, memory
+    return replace(facts, down_since=_down_since(view, facts, seen, begun)), seen, memory
+
+
+def _down_since(
+    view: ProjectView, facts: _ObservedGroup, seen: Observation, now: float
+) -> float | None:
+    """Return when the agent on a holder whose server does not run was last heard: the guest lived
+    until then. None if the group is not down for that, or that is not known."""
+    off = {
+        each.name for each in seen.members if each.roles and each.observed.presence is Presence.GONE
+    }
+    if seen.service is not Service.DOWN or not off or not sends_commands(facts.group):
+        return None
+    beats = [view.heartbeat(_agent_of(facts, facts.members[name])) for name in sorted(off)]
+    return min((now - beat.ago for beat in beats if beat is not None), default=None)
 
 
 def observe_once(request: Request, group_id: str) -> Observation | None:
@@ -346,6 +362,7 @@ def _look(
         unguarded,
         facts.vacant,
         cold=cold,
+        stack=facts.group.stack,
         **_of_stack(view, facts),
     )
 
@@ -377,16 +394,18 @@ def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> Observat
 def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
     """Return that the group's stack was deleted, or deleted and made again, as of
     ``model.observation.judged``; empty if it is there."""
-    state, group = facts.state, facts.group
+    state, stack = facts.state, facts.group.stack
+    if stack is None:
+        return {}
     try:
-        listed = view.listing.stack(group.stack)
+        listed = view.listing.stack(stack)
     except CloudError:
         return {}
     if listed is None:
-        return {"stack_gone": f"stack {group.stack} does not exist any more"}
-    if state.stack_id in (None, listed.id) or state.stack_name != group.stack:
+        return {"stack_gone": f"stack {stack} does not exist any more"}
+    if state.stack_id in (None, listed.id) or state.stack_name != stack:
         return {}
-    return {"another_stack": another_stack(group.stack, str(state.stack_id), listed.id)}
+    return {"another_stack": another_stack(stack, str(state.stack_id), listed.id)}
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:
@@ -490,7 +509,7 @@ def _able(
     """Return what a person does so that a member may take a role, in order. ``freeing``: what ends
     the state of its server in which Nova plugs nothing in."""
     if condition is Condition.DELETED:
-        return (need("REPLACE", member=member.name),)
+        return (another_server(facts.group.stack, member.name),)
     ways = view.needs(member.server_id) if look.presence is Presence.GONE else freeing
     if member.name in facts.lost:
         return (*ways, need("RECOVER", member=member.name))
@@ -562,7 +581,7 @@ def _save(
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory = replace(memory, told=seen.service)
     heal, why_not, memory = _heal(facts, seen, memory, asked_for, tx)
-    observations.save(tx, known.id, seen, memory, begun)
+    observations.save(tx, known.id, seen, memory, begun, facts.down_since)
     if asked_for and seen.service not in (Service.SERVING, Service.OUT_OF_SERVICE):
         follows = f"{heal['workflow']} is started" if heal else f"nothing is started: {why_not}"
         sentence = f"{sentence}; {follows}"

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.observation import Condition, Service
-from mistral_failover.model.remedies import Advice, Need, NeedDocument, commands, need
+from mistral_failover.model.remedies import (
+    Advice,
+    Need,
+    NeedDocument,
+    another_server,
+    commands,
+    need,
+)
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.reports.documents import GroupReport, StatusReport
@@ -96,7 +103,7 @@ def _serving_again(status: StatusReport) -> Iterator[Need]:
         yield need("DIAGNOSE")
 
 
-_MOVES = frozenset({"MOVE", "MOVE_TO_RECOVERED", "PLAN_MOVE"})
+_MOVES = frozenset({"BRING_BACK", "MOVE", "MOVE_SILENT", "MOVE_TO_RECOVERED", "PLAN_MOVE"})
 
 
 def _undoing(status: StatusReport) -> Iterator[Need]:
@@ -115,7 +122,7 @@ def _undoing(status: StatusReport) -> Iterator[Need]:
         if row is not None and row["needs"]:
             yield from read(row["needs"])
         elif row is not None and row["condition"] == Condition.DELETED:
-            yield need("REPLACE", member=member)
+            yield another_server(status["stack"], member)
         else:
             yield need("RECOVER", member=member)
     if status["pause"]:

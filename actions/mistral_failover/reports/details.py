@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
-
+from mistral_failover.convergence import node_link
 from mistral_failover.convergence.dry_run import dry_run_steps
 from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Node, NodeStatus, OperationStatus
@@ -248,7 +247,7 @@ def _ahead(
     }
     if graph is None:
         return []
-    drawn: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
+    drawn = node_link.read(graph)
     stage_by_node = {key: drawn.nodes[key].get("stage") for key in drawn}
     wanted = {
         Node.parse(key).resource_id: row["wanted"] for key, row in known.items() if row["wanted"]

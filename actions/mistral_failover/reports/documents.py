@@ -203,7 +203,7 @@ class GroupReport(Work):
     at present (a group without ``roles`` is out of service only if it has none of these either);
     ``held``: how many of its alarms wait for an operator."""
 
-    stack: str
+    stack: str | None
     status: str
     reason: str
     roles: dict[str, str]

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 import networkx as nx
 
+from mistral_failover.convergence import node_link
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.types import Verb
 
@@ -104,7 +105,7 @@ def critical_path(
     """
     if graph is None:
         return {"seconds": 0.0, "steps": []}
-    drawn: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
+    drawn = node_link.read(graph)
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in operations:
         of.setdefault(node_of(row), []).append(row)

@@ -32,7 +32,12 @@ from mistral_failover.model.goal import (
     returns,
 )
 from mistral_failover.model.group import Group
-from mistral_failover.model.observation import Observation, Presence, Service
+from mistral_failover.model.observation import (
+    Observation,
+    Presence,
+    Service,
+    needs_of_declared,
+)
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
@@ -93,7 +98,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         now, records = tx.now(), list(tx.records(snapshot.state.id))
         work = _work(tx, {state: snapshot.group}, now)[state.id]
         suspended = suspensions.current_suspensions(tx, snapshot.state.id)
-        service, seen = _service(request, tx, snapshot)
+        unstarted = incidents.unstarted_of_group(tx, snapshot.state.id)
+        service, seen = _service(request, tx, snapshot, unstarted)
         found: StatusReport = {
             "group": name,
             "stack": snapshot.group.stack,
@@ -127,9 +133,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
                 _reported(each)
                 for each in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
             ],
-            "unstarted": [
-                _reported(each) for each in incidents.unstarted_of_group(tx, snapshot.state.id)
-            ],
+            "unstarted": [_reported(each) for each in unstarted],
             "restarts": _restarts(tx, snapshot.state.id, now),
             "defects": [],
             "agents": {},
@@ -187,7 +191,7 @@ def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) ->
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
-        "stack": row["definition"]["document"]["stack"],
+        "stack": row["definition"]["document"].get("stack"),
         "status": row["status"] or "DEFINED",
         "reason": row["reason"] or "",
         "cause": row["cause"] or "",
@@ -486,13 +490,22 @@ def _verb(action: str) -> Verb:
 
 
 def _service(
-    request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot
+    request: Request,
+    tx: ProjectTransaction,
+    snapshot: GroupSnapshot,
+    unstarted: Sequence[Incident],
 ) -> tuple[ServiceState, Observation | None]:
     """Return whether the group serves, and the last look, if it was after the engine's last
-    work."""
+    work. ``unstarted``: its admitted alarms that have not begun."""
     state = snapshot.state
     found = services(request.runtime, tx, [state])[state.id]
     kept = observations.of_group(tx, state.id) if found.seen_at is not None else None
+    needed = list(kept.seen.needs if kept else ())
+    if kept and unstarted:
+        lost = {member for each in unstarted for member in each.lost}
+        needed += needs_of_declared(
+            kept.seen, lost, snapshot.group.stack, cold=snapshot.group.members.cold
+        )
     state_now: ServiceState = {
         "status": str(found.service),
         "since": found.since,
@@ -511,7 +524,7 @@ def _service(
         "cold": snapshot.group.members.cold,
         "another_stack": kept is not None and kept.seen.another_stack,
         "stack_gone": kept is not None and kept.seen.stack_gone,
-        "needs": [each.document() for each in (kept.seen.needs if kept else ())],
+        "needs": [each.document() for each in dict.fromkeys(needed)],
         "explained": kept is not None and kept.seen.explained,
     }
     return state_now, kept.seen if kept else None

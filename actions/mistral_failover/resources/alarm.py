@@ -34,7 +34,7 @@ def point_alarm(context: OperationContext, operation: OperationDocument) -> dict
     rows = context.request.store.reading(lambda tx: groups.members_of(tx, operation["group_id"]))
     server_id = rows[member].server_id if member in rows else None
     if not server_id:
-        raise no_server(member, operation["stack"])
+        raise no_server(member, operation)
     with says_how_to_continue(operation["group"]):
         try:
             found = event_alarms.watch(context.cloud, named, server_id, operation["timeout"])

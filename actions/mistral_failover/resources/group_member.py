@@ -14,6 +14,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.installed import installed
+from mistral_failover.model.remedies import another_server
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.resources.restart.way import Attempt, Way
@@ -55,11 +56,12 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
             seconds = round(elapsed() - began, 1)
             return {"physical_id": server, "attributes": {**attributes, "seconds": seconds}}
         tried.append(f"{name}: {observed}")
+    given = another_server(operation["stack"], member)
+    another = given.words(f"{given.remedy.when}: {given.remedy.command}.", operation["group"])
     raise ActionError(
         "NOT_BACK",
         f"{member} is not back ({'; '.join(tried)})",
-        f"Have Heat make another server: failover replace {quote(operation['group'])} "
-        f"{quote(member)}. Or repair server {old}, then: "
+        f"{another[0].upper()}{another[1:]} Or repair server {old}, then: "
         f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
     )
 

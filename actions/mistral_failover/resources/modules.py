@@ -60,7 +60,7 @@ class ExaminedResource:
 
     cloud: Cloud
     group: str
-    stack: str
+    stack: str | None
     spec: ResourceSpec
     members: Mapping[str, str]
     beside: Mapping[str, ResourceSpec] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from shlex import quote
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Channel
@@ -19,6 +20,7 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replacement_commands
+from mistral_failover.cloud.stacks import of_stack
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
@@ -29,8 +31,9 @@ from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import ProjectTransaction
 
-Resolve = Callable[[Cloud, str, str], str]
-"""Returns the id for a stack and a name in the group file; raises `CloudError`."""
+Resolve = Callable[[Cloud, str | None, str], str]
+"""Returns the id for a stack, None if the group has none, and a name in the group file; raises
+`CloudError`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def member_of(operation: OperationDocument) -> MemberDocument:
     """Return the operation's member. Raises ActionError UNKNOWN_MEMBER."""
     member = operation["member"]
     if not member:
-        raise no_server("the member", operation["stack"])
+        raise no_server("the member", operation)
     return member
 
 
@@ -69,16 +72,19 @@ def member_server(operation: OperationDocument) -> str:
     UNKNOWN_MEMBER."""
     member = member_of(operation)
     if not member["server_id"]:
-        raise no_server(member["name"], operation["stack"])
+        raise no_server(member["name"], operation)
     return member["server_id"]
 
 
-def no_server(member: str, stack: str) -> ActionError:
+def no_server(member: str, operation: OperationDocument) -> ActionError:
     """Return the error for a member that has no server."""
+    stack = operation["stack"]
     return ActionError(
         "UNKNOWN_MEMBER",
-        f"{member} has no server in stack {stack}",
-        "Check the group's members against the stack's resources.",
+        f"{member} has no server{of_stack(stack)}",
+        "Check the group's members against the stack's resources."
+        if stack is not None
+        else f"Correct members in the group file: failover doctor {quote(operation['group'])}",
     )
 
 
@@ -191,7 +197,8 @@ def say_how_to_go_on(
     error.remedy = (
         f"Let Heat make another server for {member}: {commands}."
         if commands
-        else f"Stack {operation['stack']} has no such server any more: add a member, or repair one."
+        else f"There is no such server any more{of_stack(operation['stack'])}: name another one, "
+        "or repair one."
     )
     error.detail = f"{error.detail}. {error.remedy}"
 

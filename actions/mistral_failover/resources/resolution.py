@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mistral_failover.agent.wire import UNKNOWN_COMMAND
@@ -22,6 +22,7 @@ from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.groups import agent_health, refresh_members
 from mistral_failover.groups.candidates import HeatMember
+from mistral_failover.model import remedies
 from mistral_failover.model.group import Group, ResourceSpec
 from mistral_failover.resources import offered
 from mistral_failover.resources.modules import ExaminedResource, examined, examiner
@@ -50,10 +51,12 @@ class Problem:
 @dataclass(frozen=True)
 class Resolution:
     """What the cloud says of a group file. ``wrong``: a failover would fail; ``unchecked``: what
-    could not be asked, each with the reason."""
+    could not be asked, each with the reason; ``servers``: by id, the members, as far as they are
+    known."""
 
     wrong: tuple[Problem, ...]
     unchecked: tuple[Problem, ...]
+    servers: Mapping[str, str] = field(default_factory=dict)
 
 
 _Found = list[tuple[str, CloudError]]
@@ -72,7 +75,7 @@ def resolve(
     try:
         cloud = request.cloud(guard)
     except CloudError as error:
-        return Resolution((), (_problem("", error),))
+        return Resolution((), (problem_of("", error),))
     with ThreadPoolExecutor(AT_ONCE, "failover-resolve") as pool:
         needs = pool.submit(_needs, cloud, group)
         servers, found, comes = _of_stack(cloud, group, anew=anew)
@@ -93,16 +96,24 @@ def resolve(
         wrong += lacking
         found += unasked
     for path, refused in found:
-        kind = unchecked if comes or refused.transient or refused.code in _OPEN else wrong
-        kind.append(_problem(path, refused))
-    return Resolution(_sorted(wrong), _sorted(unchecked))
+        kind = unchecked if comes or says_nothing(refused) else wrong
+        kind.append(problem_of(path, refused))
+    return Resolution(
+        _sorted(wrong), _sorted(unchecked), {each.server_id: each.name for each in servers or ()}
+    )
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(dict.fromkeys(problems), key=lambda each: (each.path, each.message)))
 
 
-def _problem(path: str, error: CloudError) -> Problem:
+def says_nothing(error: CloudError) -> bool:
+    """Return whether an error says nothing about the group file."""
+    return error.transient or error.code in _OPEN
+
+
+def problem_of(path: str, error: CloudError) -> Problem:
+    """Return an error of the cloud as a problem of a place in a group file."""
     return Problem(path, error.code, error.message, error.remedy)
 
 
@@ -110,7 +121,10 @@ def _of_stack(
     cloud: Cloud, group: Group, *, anew: bool
 ) -> tuple[list[HeatMember] | None, _Found, bool]:
     """Return the members, None if the stack cannot be asked; what is wrong; and whether the stack
-    is still to be made, or is being made, of a group that is new."""
+    is still to be made, or is being made, of a group that is new. Without a stack the members are
+    known already."""
+    if group.stack is None:
+        return refresh_members.members_of(cloud, group), [], False
     try:
         stack_map(cloud, group.stack)
         status = str(stack_shown(cloud, group.stack).stack_status) if anew else ""
@@ -124,7 +138,7 @@ def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:
     """Return the members that the stack has, and an error for each that it has not."""
     one = bool(group.members.autoscaling_group)
     try:
-        return refresh_members.members_in_stack(cloud, group), []
+        return refresh_members.members_of(cloud, group), []
     except CloudError as error:
         if one or error.code not in ("NOT_FOUND", "BAD_REQUEST"):
             return [], [("members.autoscaling_group" if one else "members.servers", error)]
@@ -133,7 +147,7 @@ def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:
     for number, name in enumerate(group.members.servers):
         try:
             only = replace(group, members=replace(group.members, servers=(name,)))
-            members += refresh_members.members_in_stack(cloud, only)
+            members += refresh_members.members_of(cloud, only)
         except CloudError as error:
             found.append((f"members.servers[{number}]", error))
     return members, found
@@ -227,7 +241,7 @@ def _commands(
     if not silent:
         return unknown, []
     why = f"no agent is heard on {silent}, so the commands there are not checked"
-    remedy = f"Start the agent, then: failover doctor {group.name}"
+    remedy = f"Start the agent, then: {remedies.command('DIAGNOSE', group.name)}"
     return unknown, [Problem("members", "NO_ANSWER", why, remedy)]
 
 
@@ -243,6 +257,13 @@ def differs(old: Group | None, new: Group, path: str) -> bool:
         return True
     top, _, rest = path.partition(".")
     before, after = old.definition, new.definition
+    part = ".".join(path.split(".")[:2])
+    if any(
+        old.identities.get(each) != one
+        for each, one in new.identities.items()
+        if each.startswith(part)
+    ):
+        return True  # the same name, and something else behind it
     if top == "resources":
         name = rest.partition(".")[0]
         return bool(before["resources"].get(name) != after["resources"].get(name))

@@ -18,7 +18,7 @@ from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Pr
 from mistral_failover.model.references import find_references, resolve_params
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import says_how_to_continue
+from mistral_failover.runtime.errors import own_stack, says_how_to_continue
 
 _MOST_MEMBERS = 5
 """The members whose names Heat is asked to check as values, at most: each takes a preview."""
@@ -31,7 +31,7 @@ def patch_stack(context: OperationContext, operation: OperationDocument) -> dict
     with says_how_to_continue(operation["group"]):
         patched = stack_updates.patch_parameters(
             context.cloud,
-            operation["stack"],
+            own_stack(operation["stack"], operation["group"]),
             operation["properties"]["parameters"],
             operation["timeout"],
             keep,
@@ -46,7 +46,7 @@ def examine(subject: ExaminedResource) -> str:
     """Return what is right about parameters. Raises an ExceptionGroup with a CloudError for each
     that the stack's template and the group's templates do not declare, or CloudError if Heat does
     not accept the values. Those that depend on another resource are not known yet."""
-    cloud, stack = subject.cloud, subject.stack
+    cloud, stack = subject.cloud, own_stack(subject.stack, subject.group)
     given = subject.spec.properties["parameters"]
     of_stack = set(stack_updates.declared_parameters(cloud, stack))
     declared = of_stack | _of_templates(subject)

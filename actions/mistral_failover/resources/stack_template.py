@@ -18,7 +18,7 @@ from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Pr
 from mistral_failover.model.text import counted
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import ActionError, says_how_to_continue
+from mistral_failover.runtime.errors import ActionError, own_stack, says_how_to_continue
 
 _AGAIN = (
     "give it again: failover group update FILE, or failover group create FILE if there is no such "
@@ -33,7 +33,11 @@ def patch_template(context: OperationContext, operation: OperationDocument) -> d
     template = _chosen(operation["properties"])
     with says_how_to_continue(operation["group"]):
         patched = stack_updates.patch_template(
-            context.cloud, operation["stack"], template, operation["timeout"], keep
+            context.cloud,
+            own_stack(operation["stack"], operation["group"]),
+            template,
+            operation["timeout"],
+            keep,
         )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
 
@@ -65,17 +69,18 @@ def examine(subject: ExaminedResource) -> str:
     """Return what is right about templates. Raises an ExceptionGroup with a CloudError for each
     that Heat does not accept for the stack."""
     templates: Mapping[str, str] = subject.spec.properties["templates"]
+    stack = own_stack(subject.stack, subject.group)
     refused: list[CloudError] = []
     for name, text in templates.items():
         try:
             with about(f"templates.{name}"):
                 template = load_yaml_1_1(text, f"template {name}")
-                stack_updates.refuse_update(subject.cloud, subject.stack, template=template)
+                stack_updates.refuse_update(subject.cloud, stack, template=template)
         except CloudError as error:
             refused.append(error)
     if refused:
         raise ExceptionGroup("templates", refused)
-    return f"Heat accepts {counted(len(templates), 'template')} for stack {subject.stack}"
+    return f"Heat accepts {counted(len(templates), 'template')} for stack {stack}"
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any, NotRequired, TypedDict
 
 from oslo_utils import strutils
@@ -112,6 +113,19 @@ class ActionError(CodedError):
         self.detail = detail
         self.tried = tuple(tried)
         self.needs = needs
+
+
+def own_stack(stack: str | None, group: str) -> str:
+    """Return the stack of a group, for what only Heat does. Raises ActionError NO_STACK if it has
+    none."""
+    if stack is None:
+        raise ActionError(
+            "NO_STACK",
+            f"{group} has no stack, so Heat can change nothing for it",
+            "Change servers and volumes with the tool that made them, then: "
+            f"failover group update FILE --name {quote(group)}",
+        )
+    return stack
 
 
 def in_words(tried: Tried) -> str:

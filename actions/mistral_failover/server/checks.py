@@ -6,7 +6,7 @@ The action ``failover.doctor`` finds the problems of each group once the server 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.rights import ROLE, lacking, listed
-from mistral_failover.embedded import access
+from mistral_failover.embedded import access, boot
 from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.offered import all_needs, asked, unmet
@@ -52,12 +52,17 @@ class StartProblem:
 def run_checks(options: Options) -> list[StartProblem]:
     """Return all findings, grave or not."""
     found: list[StartProblem] = []
-    for check in (_place, _addresses, _secret, _certificate, _database, _cloud, _channel, _fences):
+    for check in _CHECKS:
         try:
             found += check(options)
         except (CodedError, CloudError, ChannelError) as error:
             found.append(_grave(error))
     return found
+
+
+def _mistral(_options: Options) -> Iterator[StartProblem]:
+    boot.check_mistral()
+    yield from ()
 
 
 def _place(options: Options) -> Iterator[StartProblem]:
@@ -285,3 +290,8 @@ def _fences(options: Options) -> Iterator[StartProblem]:
 
 def _grave(error: CodedError | CloudError | ChannelError) -> StartProblem:
     return StartProblem(True, error.code, error.message, error.remedy)
+
+
+_CHECKS: tuple[Callable[[Options], Iterable[StartProblem]], ...] = (
+    *(_mistral, _place, _addresses, _secret, _certificate, _database, _cloud, _channel, _fences),
+)

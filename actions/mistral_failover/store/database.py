@@ -20,6 +20,10 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import tenacity
+
+# Not sqlalchemy's own name: Mistral 19, 21 and 22 replace that for the whole process, by a function
+# that sets another level of isolation.
+from sqlalchemy.engine import create_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -171,7 +175,7 @@ class Database:
 
     def _connectable(self) -> sa.Engine:
         if self.url.get_backend_name() != "sqlite":
-            return sa.create_engine(
+            return create_engine(
                 self.url,
                 connect_args=bounded(self.url, self._timeout),
                 isolation_level="READ COMMITTED",
@@ -185,7 +189,7 @@ class Database:
         pool: dict[str, Any] = {"pool_size": _POOL}
         if _in_memory(self.url):
             pool = {"poolclass": StaticPool}
-        engine = sa.create_engine(
+        engine = create_engine(
             self.url,
             connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
             hide_parameters=True,

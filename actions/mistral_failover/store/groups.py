@@ -251,10 +251,10 @@ class ReplacedMember:
 
 
 def record_stack(
-    tx: ProjectSession, identity: str, before: str | None, name: str, stack_id: str
+    tx: ProjectSession, identity: str, before: str | None, name: str | None, stack_id: str | None
 ) -> bool:
-    """Record the name and the id of a group's stack, unless it has another name than ``before`` by
-    now. Return whether that took effect."""
+    """Record the name and the id of a group's stack, None if it has none any more, unless it has
+    another name than ``before`` by now. Return whether that took effect."""
     return tx.changed(
         groups.update()
         .where(groups.c.id == identity, groups.c.stack_name.is_not_distinct_from(before))
@@ -448,6 +448,22 @@ def members_in(tx: ProjectSession) -> list[MemberOfProject]:
         .order_by(groups.c.name, members.c.name)
     )
     return [MemberOfProject(*row) for row in tx.connection.execute(query)]
+
+
+def servers_of_others(tx: ProjectSession, identity: str) -> dict[str, str]:
+    """Return, by server, the group that has it as a member, of the project's groups but this one:
+    as they know their members, and as files without a stack name them."""
+    found = {each.server_id: each.group for each in members_in(tx) if each.group_id != identity}
+    query = (
+        sa.select(groups.c.name, definitions.c.document)
+        .join(definitions, definitions.c.group_id == groups.c.id)
+        .where(groups.c.project_id == tx.project_id, groups.c.id != identity, _USED)
+    )
+    for row in tx.connection.execute(query):
+        for path, each in row.document.get("identities", {}).items():
+            if path.startswith("members.servers"):
+                found[each["id"]] = row.name
+    return found
 
 
 def priorities(tx: ProjectSession) -> dict[str, int]:

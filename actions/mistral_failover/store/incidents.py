@@ -719,9 +719,3 @@ def _apart(row: sa.Row[Any], more: int) -> tuple[Any, ...]:
     """Return the incident of a row, and the last columns, so many, that are not its own."""
     own = len(row) - more
     return Incident(**dict(zip(row._fields[:own], row[:own], strict=True))), *row[own:]
-
-
-def orphan(tx: ProjectSession, incident_id: str, sentence: str) -> None:
-    """Hold an alarm as one of an unknown group: it may be about a group that is defined later."""
-    decide(tx, incident_id, Decision.HELD, sentence, rule=AdmissionRule.UNKNOWN)
-    tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))

@@ -100,10 +100,16 @@ def save(
     observation: Observation,
     memory: ObservationMemory,
     at: float,
+    since: float | None = None,
 ) -> None:
-    """Keep what was seen at that time. The caller has locked the group."""
+    """Keep what was seen at that time. ``since``: when the service became so, if the look tells; it
+    counts from the last look that found another service on. The caller has locked the group."""
     before = of_group(tx, group_id)
-    since = at if before is None or before.seen.service != observation.service else before.since
+    if before is not None and before.seen.service == observation.service:
+        since = before.since
+    else:
+        last = before.at if before is not None else 0.0
+        since = at if since is None else min(max(since, last), at)
     values = {"at": at, "service": observation.service, "since": since}
     values |= {"seen": observation, "memory": memory}
     if before is None:

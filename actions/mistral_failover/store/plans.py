@@ -14,7 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState, OperationStatus
+from mistral_failover.model.goal import REPLACE_TYPE
 from mistral_failover.model.order import Order
+from mistral_failover.model.restarts import ANOTHER_SERVER
+from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import GROUP_STATE, groups, operations, plans, resources
 
@@ -86,6 +89,37 @@ def durations(tx: ProjectSession, group_id: str) -> Durations:
         **_medians(tx, ours),
         **_medians(tx, sa.and_(ours, operations.c.group_id == group_id)),
     }
+
+
+def ways_lasted(tx: ProjectSession, group_id: str) -> Mapping[str, float]:
+    """Return how many seconds each way to bring a member back took: the median of the group's
+    latest successes, or of the project's if the group had none."""
+    query = (
+        sa.select(
+            operations.c.group_id,
+            operations.c.result,
+            (operations.c.ended_at - operations.c.started_at).label("seconds"),
+        )
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .join(groups, groups.c.id == operations.c.group_id)
+        .where(
+            groups.c.project_id == tx.project_id,
+            resources.c.type == REPLACE_TYPE,
+            operations.c.verb == Verb.CREATE,
+            operations.c.status == OperationStatus.DONE,
+            operations.c.ended_at.is_not(None),
+        )
+        .order_by(operations.c.ended_at.desc())
+        .limit(_SAMPLES)
+    )
+    every: dict[str, list[float]] = {}
+    ours: dict[str, list[float]] = {}
+    for row in tx.connection.execute(query):
+        way = str(((row.result or {}).get("attributes") or {}).get("by", ANOTHER_SERVER))
+        every.setdefault(way, []).append(max(0.0, row.seconds))
+        if row.group_id == group_id:
+            ours.setdefault(way, []).append(max(0.0, row.seconds))
+    return {way: statistics.median(seconds) for way, seconds in {**every, **ours}.items()}
 
 
 def _medians(tx: ProjectSession, of: sa.ColumnElement[bool]) -> Durations:

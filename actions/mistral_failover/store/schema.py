@@ -19,6 +19,7 @@ import alembic.config
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.engine import create_engine  # as in database.py
 
 from mistral_failover.errors import CodedError
 from mistral_failover.store.database import Database, bounded
@@ -106,7 +107,7 @@ def _patient(database: Database) -> Iterator[sa.Engine]:
     if database.engine.dialect.name == "sqlite":
         yield database.engine
         return
-    engine = sa.create_engine(
+    engine = create_engine(
         database.url,
         connect_args=bounded(database.url, _STATEMENT),
         isolation_level="READ COMMITTED",

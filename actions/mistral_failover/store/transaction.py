@@ -13,6 +13,7 @@ from typing import Any, cast
 import networkx as nx
 import sqlalchemy as sa
 
+from mistral_failover.convergence import node_link
 from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     GroupState,
@@ -230,7 +231,7 @@ class SqlTransaction(Records, SyncPoints):
             traversals,
             **vars(traversal),
             chains=0 if traversal.chain is None else 1,
-            graph=nx.node_link_data(graph, edges="edges"),
+            graph=node_link.written(graph),
             started_at=now,
             number=self.number(),
         )

@@ -77,7 +77,7 @@ class GroupRow:
     """A group, in words. ``status`` since ``since``, for ``lasting``."""
 
     name: str
-    stack: str
+    stack: str | None
     level: Level
     state: State
     serves: str
@@ -142,7 +142,7 @@ def _matches(row: GroupRow, query: Query) -> bool:
         return False
     if not query.text:
         return True
-    said = (row.name, row.stack, row.active, row.serves, row.status, row.under_way)
+    said = (row.name, row.stack or "", row.active, row.serves, row.status, row.under_way)
     wanted = query.text.casefold()
     return any(wanted in text.casefold() for text in (*said, *row.waits_for_you))
 

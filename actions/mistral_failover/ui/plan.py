@@ -42,6 +42,7 @@ class PlanView:
     steps: tuple[PlannedStep, ...]
     whole: str
     fences: tuple[str, ...]
+    ways_back: tuple[str, ...]
     risks: tuple[Risk, ...]
     recovered: tuple[str, ...]
     holds_until: str
@@ -120,7 +121,7 @@ def plan_view(plan: PlanDocument) -> PlanView:
     """Return the view of an answer of failover.plan."""
     if not plan["plan"]:
         return PlanView(
-            "", plan["group"], plan["sentence"], (), "", (), (), (), "", (), "", timed=False
+            "", plan["group"], plan["sentence"], (), "", (), (), (), (), "", (), "", timed=False
         )
     return PlanView(
         id=plan["plan"],
@@ -129,6 +130,7 @@ def plan_view(plan: PlanDocument) -> PlanView:
         steps=_steps(plan["steps"]),
         whole=lasted(plan["seconds"]),
         fences=tuple(fence["sentence"] for fence in plan["fences"]),
+        ways_back=tuple(row["sentence"] for row in plan["ways_back"]),
         risks=tuple(plan["risks"]),
         recovered=tuple(plan["inputs"].get("recovered") or ()),
         holds_until=when(plan["expires_at"]),

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import networkx as nx
 import openstack
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Command, Heartbeat
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud.transport import Unguarded
+from mistral_failover.convergence import node_link
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.drill.audit import AT_REST, Violation, read_state
@@ -198,7 +198,7 @@ class DrillRun:
     def _watch(self, execution: str) -> None:
         """Report what happens until an execution has ended."""
         while True:
-            ended = self._scene.mistral.client.execution(execution)["state"] != "RUNNING"
+            ended = self._scene.client.execution(execution)["state"] != "RUNNING"
             self._tell_news()
             if ended:
                 return
@@ -326,8 +326,7 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
     }
     graph = scene.read(lambda tx: views.graph(tx, traversal_id))
     operations = scene.read(lambda tx: details.operations_of(tx, traversal_id=traversal_id))
-    drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
-    return critical_path(drawn, operations, by_id, scene.cloud.critical())
+    return critical_path(node_link.read(graph or {}), operations, by_id, scene.cloud.critical())
 
 
 class SingleRun(DrillRun):

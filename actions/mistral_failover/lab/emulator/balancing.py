@@ -176,6 +176,7 @@ def _pool_view(call: Call, pool: Pool) -> dict[str, Any]:
         "lb_algorithm": "ROUND_ROBIN",
         "loadbalancers": [{"id": pool.load_balancer_id}],
         "members": [{"id": each.id} for each in members],
+        "tags": pool.tags,
     }
 
 
@@ -298,6 +299,7 @@ def _create_pool(call: Call) -> Any:
     if balancer.status != "ACTIVE":
         raise refused(409, f"Load Balancer {balancer.id} is immutable and cannot be updated.")
     made = make_pool(call.emulation, balancer, str(asked.get("name") or ""))
+    made.tags = list(map(str, asked.get("tags") or []))
     return 201, {"pool": _pool_view(call, made)}
 
 

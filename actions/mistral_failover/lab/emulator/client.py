@@ -104,9 +104,11 @@ class EmulatorClient:
         told_only: bool = False,
         at_boot: bool = False,
         stack: str | None = None,
-    ) -> None:
-        """Lets guests (of one stack, or all) run an application by named commands. ``told_only``:
-        it writes only to the devices that its start names."""
+        unless_partly_known: bool = False,
+    ) -> list[str]:
+        """Lets guests (of one stack, or all) run an application by named commands; returns those
+        that are new to them. ``told_only``: it writes only to the devices that its start names.
+        ``unless_partly_known``: guests that know one of two commands do not learn the other."""
         body = {
             "name": name,
             "start": start,
@@ -116,8 +118,9 @@ class EmulatorClient:
             "told_only": told_only,
             "at_boot": at_boot,
             "stack": stack,
+            "unless_partly_known": unless_partly_known,
         }
-        self._call("POST", "/emulator/applications", body)
+        return list(self._call("POST", "/emulator/applications", body)["learned"])
 
     def guests(self) -> dict[str, dict[str, Any]]:
         """What each guest does, by server id."""

@@ -112,7 +112,7 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         "flavor": flavor,
         "created": utc(server.created),
         "updated": utc(server.updated),
-        "addresses": {},
+        "addresses": _addresses(call, server),
         "accessIPv4": "",
         "accessIPv6": "",
         "links": [{"rel": "self", "href": f"{url}/compute/v2.1/servers/{server.id}"}],
@@ -146,8 +146,20 @@ def view(call: Call, server: Server) -> dict[str, Any]:
     if version >= (2, 19):
         body["description"] = None
     if version >= (2, 26):
-        body["tags"] = []
+        body["tags"] = server.tags
     return {**body, **_for_administrators(server, host, version)} if call.admin else body
+
+
+def _addresses(call: Call, server: Server) -> dict[str, list[dict[str, Any]]]:
+    """By network, the addresses of its ports."""
+    state = call.emulation.state
+    found: dict[str, list[dict[str, Any]]] = {}
+    for port in state.ports.values():
+        if port.device_id == server.id and port.project_id == server.project_id:
+            shown = {"addr": port.address, "version": 4, "OS-EXT-IPS:type": "fixed"}
+            shown["OS-EXT-IPS-MAC:mac_addr"] = port.mac
+            found.setdefault(state.networks[port.network_id].name, []).append(shown)
+    return found
 
 
 def _host_id(project_id: str, host: str) -> str:
@@ -202,6 +214,16 @@ def _show(call: Call) -> Any:
     return {"server": view(call, find_server(call))}
 
 
+def _update(call: Call) -> Any:
+    """PUT /servers/{id}: its name."""
+    server, asked = find_server(call), call.body.get("server")
+    if not isinstance(asked, dict) or not isinstance(asked.get("name", ""), str):
+        raise refused(400, "Invalid input for field/attribute server.")
+    server.name = asked.get("name", server.name)
+    call.emulation.changed()
+    return {"server": view(call, server)}
+
+
 def _create(call: Call) -> Any:
     asked = call.body.get("server")
     if not isinstance(asked, dict) or not asked.get("name") or "flavorRef" not in asked:
@@ -231,6 +253,7 @@ def _create(call: Call) -> Any:
         metadata=dict(asked.get("metadata") or {}),
         user_id=call.user_id,
     )
+    server.tags = list(map(str, asked.get("tags") or []))
     link = f"{call.emulation.url}/compute/v2.1/servers/{server.id}"
     return 202, {
         "server": {
@@ -488,6 +511,20 @@ def _flavors(call: Call) -> Any:
     return {"flavors": [{"id": name, "name": name, "links": []} for name in names]}
 
 
+def _flavor(call: Call) -> Any:
+    """GET /flavors/ID: its name is its id, and each is there that is not gone."""
+    name = call.path("flavor_id")
+    if name in call.emulation.state.config["gone"]:
+        raise refused(404, f"Flavor {name} could not be found.")
+    return {"flavor": {"id": name, "name": name, "vcpus": 1, "ram": 512, "disk": 1, "links": []}}
+
+
+def _security_groups(call: Call) -> Any:
+    """GET /servers/ID/os-security-groups: there are none."""
+    find_server(call)
+    return {"security_groups": []}
+
+
 def _images(call: Call) -> Any:
     """GET /images, up to microversion 2.35: all that a server has."""
     if asked_version(call) > (2, 35):
@@ -537,11 +574,14 @@ def routes() -> list[Route]:
         (f"{base}/servers/detail", _list_detail, "server_list", "GET", False),
         (f"{base}/servers", _create, "boot", "POST", False),
         (server, _show, "server_show", "GET", False),
+        (server, _update, "server_update", "PUT", False),
         (server, _delete, "delete_server", "DELETE", False),
         (f"{server}/action", _action, _action_name, "POST", False),
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
         (f"{base}/limits", _limits, "limits", "GET", False),
         (f"{base}/flavors", _flavors, "flavors", "GET", False),
+        (f"{base}/flavors/{{flavor_id}}", _flavor, "flavors", "GET", False),
+        (f"{server}/os-security-groups", _security_groups, "server_show", "GET", False),
         (f"{base}/images", _images, "image", "GET", False),
         (f"{base}/images/{{image_id}}", _image, "image", "GET", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),

@@ -163,9 +163,25 @@ def _add_application(call: Call) -> Any:
         at_boot=bool(call.body.get("at_boot")),
         stack_id=_stack_id(call, stack) if stack else None,
     )
+    known = _commands_of(call, application)
+    new = {application.start, application.stop} - known
+    if (
+        call.body.get("unless_partly_known")
+        and len(new) == 1
+        and application.start != application.stop
+    ):
+        # As an agent whose allow-list lacks one of the two.
+        return 200, {"application": vars(application), "learned": []}
     call.emulation.state.applications[application.name] = application
     call.emulation.changed()
-    return 201, {"application": vars(application)}
+    return 201, {"application": vars(application), "learned": sorted(new)}
+
+
+def _commands_of(call: Call, application: Application) -> set[str]:
+    """Return the commands that the guests of an application's stack know."""
+    applications = call.emulation.state.applications.values()
+    mine = [each for each in applications if each.stack_id in (None, application.stack_id)]
+    return {name for each in mine for name in (each.start, each.stop)}
 
 
 def _stack_id(call: Call, wanted: str) -> str:

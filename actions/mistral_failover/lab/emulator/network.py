@@ -30,6 +30,15 @@ _ABOUT_THE_LIST = ("limit", "marker", "page_reverse", "fields", "sort_key", "sor
 
 SERVICE = Service("network", error_body)
 refused = SERVICE.refused
+EXTENSIONS = (
+    "allowed-address-pairs",
+    "external-net",
+    "port-security",
+    "router",
+    "standard-attr-revisions",
+    "standard-attr-tag",
+)
+"""The aliases of Neutron's extensions of which there is something."""
 
 
 def _network_view(call: Call, network: Network) -> dict[str, Any]:
@@ -85,6 +94,7 @@ def _port_view(call: Call, port: Port) -> dict[str, Any]:
         "status": port.status,
         "allowed_address_pairs": port.pairs,
         "port_security_enabled": True,
+        "tags": port.tags,
         "revision_number": port.revision,
     }
 
@@ -99,6 +109,7 @@ def _floating_view(call: Call, one: FloatingIp) -> dict[str, Any]:
         "port_id": one.port_id,
         "fixed_ip_address": port.address if port else None,
         "status": "ACTIVE" if one.port_id else "DOWN",
+        "tags": one.tags,
         "revision_number": one.revision,
     }
 
@@ -130,6 +141,12 @@ def _is_on_own(call: Call, one: Any) -> bool:
     return isinstance(one, Port) and call.sees(
         call.emulation.state.networks[one.network_id].project_id
     )
+
+
+def _extensions(call: Call) -> Any:
+    """What of Neutron's extensions there is."""
+    del call
+    return {"extensions": [{"alias": alias, "name": alias} for alias in EXTENSIONS]}
 
 
 def _networks(call: Call) -> Any:
@@ -277,6 +294,21 @@ def _update_floating(call: Call) -> Any:
     return {"floatingip": _floating_view(call, one)}
 
 
+def _tag(one: Port | FloatingIp, call: Call) -> Any:
+    """PUT .../tags: these and no others."""
+    one.tags = sorted(set(map(str, call.body.get("tags") or [])))
+    call.emulation.changed()
+    return {"tags": one.tags}
+
+
+def _tag_port(call: Call) -> Any:
+    return _tag(_port(call), call)
+
+
+def _tag_floating(call: Call) -> Any:
+    return _tag(_floating(call), call)
+
+
 def _delete_floating(call: Call) -> Any:
     ports.remove(call.emulation, _floating(call).id)
     return 204, None
@@ -287,6 +319,7 @@ def routes() -> list[Route]:
     base = "/network/v2.0"
     port, floating = f"{base}/ports/{{port_id}}", f"{base}/floatingips/{{floating_id}}"
     table = (
+        (f"{base}/extensions", _extensions, "extension_list", "GET"),
         (f"{base}/networks", _networks, "network_list", "GET"),
         (f"{base}/networks/{{network_id}}", _show_network, "network_show", "GET"),
         (f"{base}/subnets", _list_subnets, "subnet_list", "GET"),
@@ -298,9 +331,11 @@ def routes() -> list[Route]:
         (port, _delete_port, "port_delete", "DELETE"),
         (f"{base}/floatingips", _list_floating, "floating_ip_list", "GET"),
         (f"{base}/floatingips", _create_floating, "floating_ip_create", "POST"),
+        (f"{port}/tags", _tag_port, "port_tag", "PUT"),
         (floating, _show_floating, "floating_ip_show", "GET"),
         (floating, _update_floating, "floating_ip_update", "PUT"),
         (floating, _delete_floating, "floating_ip_delete", "DELETE"),
+        (f"{floating}/tags", _tag_floating, "floating_ip_tag", "PUT"),
     )
     return [
         endpoint(SERVICE, path, handler, name, [method]) for path, handler, name, method in table

@@ -148,6 +148,7 @@ class Server:
     image: str = ""
     flavor: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
     user_id: str = ""
     busy_until: float = 0.0
     fault: str | None = None
@@ -302,6 +303,7 @@ class Port:
     status: str = "DOWN"
     pairs: list[dict[str, str]] = field(default_factory=list)
     made_by_nova: bool = False
+    tags: list[str] = field(default_factory=list)
     revision: int = 1
 
 
@@ -314,6 +316,7 @@ class FloatingIp:
     network_id: str
     address: str
     port_id: str | None = None
+    tags: list[str] = field(default_factory=list)
     revision: int = 1
 
 
@@ -337,6 +340,7 @@ class Pool:
     load_balancer_id: str
     name: str = ""
     status: str = "ACTIVE"
+    tags: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -40,6 +40,29 @@ class PlannedFence(TypedDict):
     sentence: str
 
 
+class PlannedWay(TypedDict):
+    """A way to bring a member back. ``does``: what it does, as a clause. ``after``: the rungs after
+    whose proof it is tried; None: after each. ``longest``: seconds after which the next way is
+    tried, None if only the operation's limit ends it. ``expected``: seconds, None if no member came
+    back so yet."""
+
+    way: str
+    does: str
+    after: list[str] | None
+    longest: float | None
+    expected: float | None
+
+
+class PlannedReturn(TypedDict):
+    """How a member comes back: the ways that are tried, in their order. ``server``: the one that
+    it has now."""
+
+    member: str
+    server: str
+    ways: list[PlannedWay]
+    sentence: str
+
+
 class Risk(TypedDict):
     """What could go wrong: a stable code, a sentence, and what helps."""
 
@@ -61,6 +84,7 @@ class PlannedOrder(TypedDict):
     steps: list[PlanStep]
     parallel: list[list[int]]
     fences: list[PlannedFence]
+    ways_back: list[PlannedReturn]
     risks: list[Risk]
     seconds: float | None
 

@@ -33,9 +33,15 @@ from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
-from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder, PlanStep
+from mistral_failover.orders.plan.documents import (
+    PlanDocument,
+    PlannedOrder,
+    PlannedReturn,
+    PlanStep,
+)
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
+from mistral_failover.orders.plan.ways_back import ways_back
 from mistral_failover.orders.verbs import verb_named
 from mistral_failover.runtime.errors import DEFECTS, ActionError
 from mistral_failover.runtime.request import Request
@@ -63,8 +69,8 @@ def plan(request: Request, group: str, asked: Order) -> PlanDocument:
 
     Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
     ``goal``, ``roles``, ``lost``, ``steps`` (see ``steps.steps``), ``parallel`` (their numbers,
-    wave by wave), ``fences``, ``risks``, ``seconds`` (the expected total, or null), ``expires_at``,
-    ``changed`` (empty). Raises what the verb itself raises.
+    wave by wave), ``fences``, ``ways_back``, ``risks``, ``seconds`` (the expected total, or null),
+    ``expires_at``, ``changed`` (empty). Raises what the verb itself raises.
     """
     snapshot = group_snapshot(request, group)
     try:
@@ -313,6 +319,7 @@ def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
         "steps": steps,
         "parallel": plan_steps.waves_of(waves),
         "fences": fences,
+        "ways_back": _ways_back(request, drawn, waves),
         "risks": risks(RiskContext(request, snapshot, found, goal, steps, fences)),
         "seconds": plan_steps.seconds(steps),
     }
@@ -325,6 +332,13 @@ def _steps(
     lasted = request.store.reading(lambda tx: plans.durations(tx, snapshot.state.id))
     holders = set(snapshot.roles.values())
     return plan_steps.steps(waves, snapshot.group.types, lasted, drawn.goal, holders)
+
+
+def _ways_back(
+    request: Request, drawn: _PlanDraft, waves: Sequence[Sequence[DryRunStep]]
+) -> list[PlannedReturn]:
+    lasted = request.store.reading(lambda tx: plans.ways_lasted(tx, drawn.snapshot.state.id))
+    return ways_back(drawn.goal, waves, drawn.found.records, lasted)
 
 
 def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
@@ -367,6 +381,7 @@ def _nothing(snapshot: GroupSnapshot, asked: Order, sentence: str) -> PlanDocume
         "steps": [],
         "parallel": [],
         "fences": [],
+        "ways_back": [],
         "risks": [],
         "seconds": 0.0,
         "expires_at": None,

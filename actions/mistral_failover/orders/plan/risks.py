@@ -330,6 +330,8 @@ def _agents(case: RiskContext) -> Iterator[Risk]:
 
 def _stack(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
     name = case.snapshot.group.stack
+    if name is None:
+        return
     stack = stack_shown(cloud, name)
     action, _, status = stack.stack_status.partition("_")
     if status == TraversalStatus.IN_PROGRESS:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.rungs import HostRung
+from mistral_failover.resources.restart.start import LIMIT as START_LIMIT
 from mistral_failover.resources.restart.start import PROOF_LASTS, started
 from mistral_failover.resources.restart.way import Attempt, Result, Way
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 NAME = "evacuate"
 PROOFS = (HostRung.HOST_POWER, HostRung.STORAGE, "confirm")
 """The rungs whose proof is about the member's host, or is an operator's word."""
+ASKS_NOVA = ("stop", "delete")
+"""The rungs that have Nova do something to the server, which a dead host would do when it comes
+back."""
 LIMIT = 180.0
 """Seconds for Nova to make the server again."""
 STOP_LIMIT = 60.0
@@ -43,6 +48,15 @@ class Evacuate(Way):
         "ago, and Nova counts the host as down: the same server, made again by Nova on another "
         "host, off, and then started"
     )
+
+    does = "Nova makes the same server again on another host, off, and starts it"
+    longest = LIMIT + START_LIMIT
+
+    def proofs(self, ladder: Sequence[str]) -> list[str]:
+        """Return the rungs that prove its host off, up to the one by which Nova is asked to stop
+        or delete it."""
+        first = itertools.takewhile(lambda kind: kind not in ASKS_NOVA, ladder)
+        return [kind for kind in first if kind in PROOFS]
 
     def features(self) -> Iterable[Feature]:
         """Require that Nova leaves the server off."""
@@ -131,13 +145,14 @@ def before_release(
 
 @contextmanager
 def says_why_not(observed: str) -> Iterator[None]:
-    """Let an error about a host that is down say why its server was not evacuated."""
+    """Let an error that waits for an operator say why the server was not evacuated: its host is
+    down, or Nova has it in ERROR since it tried."""
     from mistral_failover.cloud.errors import CloudError
 
     try:
         yield
     except CloudError as error:
-        if error.code == "HOST_DOWN" and observed:
+        if error.blocked and observed:
             error.message += f". It was not evacuated: {observed}"
         raise
 

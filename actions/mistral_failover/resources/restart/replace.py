@@ -29,17 +29,21 @@ class Replace(Way):
 
     when = "Heat makes another server, on any host, from what the stack's template says"
 
+    does = "Heat makes another server"
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Have Heat replace it."""
         from mistral_failover.cloud import stack_updates
         from mistral_failover.runtime.errors import says_how_to_continue
 
         operation, tools = attempt.operation, attempt.tools
-        _release_boot_disk(attempt)
+        if (stack := operation["stack"]) is None:
+            return Result(None, "the group has no stack, so Heat makes no other server")
+        _release_boot_disk(attempt, stack)
         with says_how_to_continue(operation["group"]), _left(operation["group"], attempt.member):
             found = stack_updates.replace_member(
                 tools.cloud,
-                operation["stack"],
+                stack,
                 attempt.member,
                 autoscaling_group=attempt.snapshot.group.members.autoscaling_group,
                 resource=attempt.wish.get("resource"),
@@ -69,7 +73,7 @@ def _parts_to_keep(attempt: Attempt) -> Callable[[], KeptParts]:
     return read
 
 
-def _release_boot_disk(attempt: Attempt) -> None:
+def _release_boot_disk(attempt: Attempt, stack: str) -> None:
     """Free the boot disk that the next server gets, too: of the lost server, and of a new one that
     did not come up, which Heat keeps until another one is there.
 
@@ -79,7 +83,7 @@ def _release_boot_disk(attempt: Attempt) -> None:
     from mistral_failover.cloud.servers import server_state
     from mistral_failover.cloud.stack_members import locate
 
-    cloud, stack = attempt.tools.cloud, attempt.operation["stack"]
+    cloud = attempt.tools.cloud
     limit = float(attempt.operation["timeout"])
     if attempt.wish.get("resource") is not None:
         return  # a part of the member's own stack

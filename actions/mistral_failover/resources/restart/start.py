@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.goal import FENCE_TYPE, fence_name
@@ -34,10 +35,21 @@ class Start(Way):
         "lives: the same server, started if it is off"
     )
 
+    does = "Nova starts the same server"
+    longest = LIMIT
+
+    def proofs(self, ladder: Sequence[str]) -> list[str]:
+        """Return the rungs that prove that the host lives."""
+        known = rung_kinds()
+        return [
+            kind
+            for kind in ladder
+            if kind in known and known[kind].server_after is not ServerAfter.CUT_OFF
+        ]
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Start it."""
-        kind = rung_kinds().get(attempt.fence.get("rung", ""))
-        if kind is None or kind.server_after is ServerAfter.CUT_OFF:
+        if not self.proofs([str(attempt.fence.get("rung", ""))]):
             return Result(None, "by the proof of its fence, its host may be dead")
         if _fenced_ago(attempt) > PROOF_LASTS:
             return Result(None, "its fence is long ago, so its host may be dead by now")

@@ -8,7 +8,7 @@ inside the functions that use them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -47,10 +47,20 @@ class Way(ABC):
 
     when: ClassVar[str]
     """When it is taken, as a clause for the documentation."""
+    does: ClassVar[str]
+    """What it does, as a clause for plans."""
+    longest: ClassVar[float | None] = None
+    """Seconds after which the next way is tried; None: only its operation's limit ends it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         """The name in group files."""
+
+    def proofs(self, ladder: Sequence[str]) -> list[str] | None:
+        """Return the rungs of a ladder after whose proof this way is tried, by their kinds; None:
+        after each of them, and for a member without a fence."""
+        del ladder
+        return None
 
     def features(self) -> Iterable[Feature]:
         """Return what Nova must offer for it. A group file is refused if it does not."""
