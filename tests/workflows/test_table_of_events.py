@@ -267,7 +267,8 @@ SERVERS = {
     "locked": server("lock", "unlock", ".u.  ", ".uu ."),
     "shelved": server("shelve", "unshelve", "c.   ", ".uu  "),
     "rescued": server("rescue", "unrescue", "cu   ", ".uuu "),
-    "resized": server("resize", "confirmResize", ".u   ", ".u..."),
+    # Between detach and attach the port may be there already; else it waits for the confirmation.
+    "resized": server("resize", "confirmResize", ".u   ", ".u .."),
     "migrated": server("os-migrateLive", None, "..   ", "....."),
     "rebuilt": server("rebuild", None, "..   ", "....."),
 }
