@@ -67,7 +67,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "last_complete_goal": "version of the goal that was reached last",
         "pause": "`by`, `because`, `since`; null: not paused",
         "maintenance": "the same with `until` and `members`; stays after its end",
-        "stack_name": "the stack that its group file named when it first took members from it",
+        "stack_name": "the stack of its group file when it first took members; empty without one",
         "stack_id": "the id of that stack; another one of this name needs an operator's word",
         "adopted": "one of the `numbers`, from when an operator last gave that word",
         "hook": "the user's workflow that receives events (`on_event`)",
