@@ -272,6 +272,29 @@ def test_the_order_that_gives_it_another_server_closes_the_alarm(
     assert "by an unknown user: it is dead" in closed
 
 
+def test_an_alarm_that_waits_says_nothing_about_another_server(
+    protect: Callable[..., Any],
+) -> None:
+    """Somebody gives the member another server by the stack. It is not fenced for its
+    predecessor."""
+    members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    patiently(group, "on_alarm", **group.fails("crash", "db_a"))
+    assert len(group.status()["unstarted"]) == 1
+    Operator(group.cloud).replace_server(group.name, "db_a")
+    new = group.server("db_a")
+
+    for _ in range(2):  # the first one sees the new server
+        group.run("sweep", group=group.name).assert_succeeded()
+
+    assert group.status()["unstarted"] == []
+    (told,) = [line for line in group.told() if line.startswith("DISMISSED")]
+    assert "db_a has another server since" in told
+    assert (group.server("db_a"), group.status()["lost"]) == (new, [])
+    assert not any("REPLACE" in each["code"] for each in group.status()["service"]["needs"])
+
+
 def test_an_operator_can_order_it(single: Any) -> None:
     former = single.server("db_a")
     single.fails("crash", "db_a")

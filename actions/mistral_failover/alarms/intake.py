@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from mistral_failover.alarms.admission import (
@@ -314,17 +315,24 @@ def judge(
     if verdict.rule == AdmissionRule.KNOWN_FACT:
         traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
         first = under_way.get(member or "") or (traversal.incident_id if traversal else None)
-    fact = _fact(alarm, snapshot.group.name, member)
+    rows = groups.members_of(tx, state.id)
+    fact = _fact(alarm, snapshot.group.name, member, rows)
     return Judged(replace(subject, alarm=alarm), before, verdict, fact, first)
 
 
-def _fact(alarm: Alarm, group: str | None, member: str | None) -> AlarmFact:
-    """Return what an alarm says about a group and its member. No member is lost by an alarm about a
-    server that no group has."""
+def _fact(
+    alarm: Alarm,
+    group: str | None,
+    member: str | None,
+    rows: Mapping[str, groups.MemberRow] = MappingProxyType({}),
+) -> AlarmFact:
+    """Return what an alarm says about a group and its member, of which the group has these ``rows``
+    now. No member is lost by an alarm about a server that no group has."""
     lost = () if member is None else (member, *alarm.also)
     return AlarmFact(
         group,
         lost,
+        tuple((rows[name].server_id if name in rows else None) or "" for name in lost),
         reported=alarm.sentence,
         because=alarm.because,
         over=_ENDED if alarm.firing and alarm.over else "",

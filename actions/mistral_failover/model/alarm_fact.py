@@ -17,7 +17,8 @@ LONGEST_REPORT = 1_000
 @dataclass(frozen=True)
 class AlarmFact(Stored):
     """What an alarm says. ``group``: the name of the group that it is about; of a host event, the
-    only group that it is about. ``lost``: the lost members; empty: it names none. ``reported``:
+    only group that it is about. ``lost``: the lost members; empty: it names none. ``servers``:
+    those that they had then, in the same order, empty words where it is not known. ``reported``:
     its own words. ``because``: the reason of the operator who reports it, if one does.
 
     ``host`` or ``zone``: where all members are lost (a host event); ``at``: when it happened, in
@@ -31,6 +32,7 @@ class AlarmFact(Stored):
 
     group: str | None = None
     lost: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     reported: str = ""
     because: str = ""
     host: str | None = None
@@ -49,6 +51,7 @@ class AlarmFact(Stored):
             self,
             group=self.group and self.group[:LONGEST_NAME],
             lost=tuple(member[:LONGEST_NAME] for member in self.lost),
+            servers=tuple(server[:LONGEST_NAME] for server in self.servers),
             reported=self.reported[:LONGEST_REPORT],
             because=self.because[:LONGEST_NAME],
             host=self.host and self.host[:LONGEST_NAME],

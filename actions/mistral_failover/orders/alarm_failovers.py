@@ -171,8 +171,11 @@ def start(request: Request, incident: Incident) -> Started:
 
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
     of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held, also
-    by this function: if its source says that it is over, and its members are seen well.
+    by this function: if its source says that it is over, and its members are seen well, or if one
+    of its members has another server since.
     """
+    if incident.fact.refusal and incident.order is None:
+        _dismiss_if_replaced(request, incident)
     try:
         order = incident.order or with_lost(BY_ALARM, incident)
         derive = failover.goal_function(request, order)
@@ -244,6 +247,37 @@ def _hold_if_well(request: Request, incident: Incident) -> None:
         f"its failover was not started: {why}",
         f"To see the reason: failover show {incident.id}",
     )
+
+
+def _dismiss_if_replaced(request: Request, incident: Incident) -> None:
+    """Dismiss an admitted alarm that waits if each of its members has another server since it was
+    admitted: what it says is true of the former ones. Raises ActionError NOT_ADMITTED then."""
+
+    def dismiss(tx: ProjectTransaction) -> str | None:
+        group_id = str(incident.group_id)
+        tx.lock_group(group_id, shared=False)
+        found, rows = incidents.get(tx, incident.id), groups.members_of(tx, group_id)
+        if found is None or found.decision != Decision.ADMITTED or found.traversal_id is not None:
+            return None
+        former = dict(zip(found.fact.lost, found.fact.servers, strict=False))
+        now = {name: rows[name].server_id for name in former if name in rows}
+        others = [name for name in now if former[name] and now[name] not in (None, former[name])]
+        if not now or len(others) < len(now):
+            return None
+        why = f"{' and '.join(now)} {'has' if len(now) == 1 else 'have'} another server since"
+        sentence = f"{found.fact.reported}: {why}"
+        fact = replace(found.fact, refusal="")
+        incidents.decide(tx, found.id, Decision.DISMISSED, sentence, fact, found.order)
+        kind = JournalKind.DISMISSED
+        tx.journal(group_id, f"DISMISSED: {sentence}", kind=kind, incident_id=found.id)
+        return why
+
+    if (why := request.store.atomically(dismiss)) is not None:
+        raise ActionError(
+            "NOT_ADMITTED",
+            f"its failover was not started: {why}",
+            f"To see the reason: failover show {incident.id}",
+        )
 
 
 def with_lost(order: Order, incident: Incident) -> Order:
