@@ -606,7 +606,8 @@ def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) 
         return None
     if verdict.decision == Decision.ADMITTED:
         verdict = replace(verdict, rule=AdmissionRule.RELEASED)
-    fact = replace(found.fact, lost=judged.fact.lost, refusal="")
+    said = judged.fact  # of the servers that they have now
+    fact = replace(found.fact, lost=said.lost, servers=said.servers, refusal="")
     record(request, tx, replace(judged, verdict=verdict, fact=fact, order=found.order, again=True))
     return verdict
 
