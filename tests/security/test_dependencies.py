@@ -16,6 +16,11 @@ BESIDE = {"uvicorn": "h11"}
 """What a dependency brings with it whose own lower bound is too low: an extra names it as well."""
 
 
+OF_A_RELEASE = {"requests", "urllib3"}
+"""What a release of OpenStack fixes for the Mistral into which the package is installed; who ships
+that release mends it there. An installation of our own, by an extra, has a bound of its own."""
+
+
 def lists() -> dict[str, dict[str, Requirement]]:
     """The dependencies of the package ("") and of each extra, by name."""
     parser = configparser.ConfigParser()
@@ -50,7 +55,11 @@ def test_an_extra_names_the_version_of_what_its_dependencies_bring() -> None:
     ],
 )
 def test_a_vulnerable_version_does_not_satisfy_the_lower_bound(name: str, vulnerable: str) -> None:
-    stated = [each[name] for each in lists().values() if name in each]
+    stated = [
+        each[name]
+        for extra, each in lists().items()
+        if name in each and (extra or name not in OF_A_RELEASE)
+    ]
 
     assert stated
     assert [str(each) for each in stated if each.specifier.contains(vulnerable)] == []

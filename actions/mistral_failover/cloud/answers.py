@@ -76,8 +76,6 @@ _READ = (
     ("/attachments/(?P<id>[^/]+)", "attachment", _ROW, ("id",)),
     # Neutron
     ("/networks", "networks", _ROWS, ("id",)),
-    ("/subnets", "subnets", _ROWS, ("id",)),
-    ("/routers", "routers", _ROWS, ("id",)),
     ("/networks/(?P<id>[^/]+)", "network", _ROW, ("id",)),
     ("/ports", "ports", _ROWS, ("id",)),
     ("/ports/(?P<id>[^/]+)", "port", _ROW, ("id",)),
