@@ -178,6 +178,14 @@ def holder_hung(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def standby_hung(make: Callable[..., Walk]) -> Walk:
+    """The standby's guest is dead."""
+    walk = make(fence=IMPATIENT)
+    walk.deployment.cloud.fault("server", walk.server("db_b"), "crash")
+    until(lambda: "REBOOT_SERVER" in codes(walk), limit=120, pause=2)
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -723,6 +731,7 @@ PLAYS = {
     "server off": Play("MOVE", holder_off, DOWN),
     "single server off": Play("BRING_BACK", single_off, DOWN),
     "server hung": Play("MOVE_SILENT", holder_hung, DEGRADED),
+    "standby hung": Play("REBOOT_SERVER", standby_hung, DEGRADED),
     "server off looked": Play("PLAN_MOVE", holder_off, DOWN, looked_first),
     "only lost": Play("MOVE_TO_RECOVERED", both_gone, DOWN),
     "all off": Play("START_SERVER", all_off, DOWN),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mistral_failover.model.observation import (
     AS_RECORDED,
     SLACK,
+    Condition,
     EngineView,
     Look,
     Observation,
@@ -31,6 +32,7 @@ from mistral_failover.model.observation import (
     judged,
     service_state,
 )
+from mistral_failover.model.remedies import need
 
 ROLES = {"active": "db_a"}
 GONE = ObservedPresence(Presence.GONE, "its server is gone")
@@ -77,6 +79,19 @@ def test_the_worst_finding_decides(
 
     assert found.service is service
     assert bool(found.reasons) == (service is not Service.SERVING)
+
+
+@pytest.mark.parametrize("standby", [True, False])
+def test_of_a_guest_that_may_be_dead_a_move_comes_before_a_reboot(standby: bool) -> None:
+    reboot = need("REBOOT_SERVER", server="s-a")
+    silent = ObservedPresence(Presence.PRESENT, "its agent is silent")
+    holder = ObservedMember("db_a", ("active",), silent, "silent", Condition.HUNG, (reboot,))
+
+    found = judged(ROLES, [holder, *([member("db_b")] if standby else [])], [])
+
+    (flaw, *_) = found.flaws
+    moved = (need("MOVE_SILENT", lost=["db_a"], silent="db_a"), need("DIAGNOSE"))
+    assert flaw.needs == (moved if standby else (reboot,))
 
 
 def test_a_silent_agent_of_the_active_member_degrades_the_group() -> None:

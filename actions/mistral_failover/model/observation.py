@@ -357,9 +357,12 @@ def _moved(
 
 def _of_silent(holder: ObservedMember, alone: bool) -> tuple[Need, ...]:
     """Return what helps if the guest of a holder may be dead while its server runs: a move, or, if
-    only its agent is, what the doctor says. A move needs a member that can take over."""
-    if holder.condition is not Condition.HUNG or alone:
+    only its agent is, what the doctor says. A move needs a member that can take over; without one,
+    what makes its own server run."""
+    if holder.condition is not Condition.HUNG:
         return ()
+    if alone:
+        return holder.able
     return need("MOVE_SILENT", lost=(holder.name,), silent=holder.name), need("DIAGNOSE")
 
 

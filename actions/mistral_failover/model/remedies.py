@@ -126,6 +126,14 @@ _ALL = (
         _SERVES,
     ),
     Remedy(
+        "REBOOT_SERVER",
+        "Nova shows the server of a member as running, its agent is silent, and no other member "
+        "can take over from it",
+        "openstack server reboot --hard {server}",
+        _SERVES,
+        when="if it does not answer",
+    ),
+    Remedy(
         "UNPAUSE_SERVER",
         _SERVER.format("PAUSED"),
         "openstack server unpause {server}",

@@ -511,6 +511,8 @@ def _able(
     if condition is Condition.DELETED:
         return (another_server(facts.group.stack, member.name),)
     ways = view.needs(member.server_id) if look.presence is Presence.GONE else freeing
+    if condition is Condition.HUNG:
+        ways = (*ways, need("REBOOT_SERVER", server=str(member.server_id)))
     if member.name in facts.lost:
         return (*ways, need("RECOVER", member=member.name))
     if member.name in facts.in_maintenance:
