@@ -57,7 +57,7 @@ def test_another_name_of_a_server_is_seen(rig: Rig, cloud: Any, server: tuple[st
     with pytest.raises(CloudError) as raised:
         found(cloud, Thing.SERVER, "name", name)
     assert raised.value.code == "NOT_FOUND"
-    assert f"{name}-other" in raised.value.message
+    assert f"{name}-other" in f"{raised.value.message} {raised.value.remedy}"
 
 
 def test_a_volume_has_a_name_and_metadata(rig: Rig, cloud: Any) -> None:

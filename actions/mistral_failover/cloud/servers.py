@@ -408,8 +408,9 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
         begun = max((_began(each) for each in actions if each["action"] == "evacuate"), default=0.0)
         if begun >= fenced_at - _SKEW:
             repeats.answered()
-            # Nova may show it SHUTOFF before it has its power state there.
-            if seen.task_state is not None or (seen.status == "SHUTOFF" and not seen.off):
+            # Nova may show it SHUTOFF while it still has the host and the power state of before.
+            arriving = seen.status == "SHUTOFF" and (seen.host_silent or not seen.off)
+            if seen.task_state is not None or arriving:
                 return ProbeResult(f"it is {seen}")
             there = seen.off or (seen.status == "ACTIVE" and begun >= fenced_at - _WHOLE)
             proven = seen.exists and there and not seen.host_silent

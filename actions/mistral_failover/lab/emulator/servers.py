@@ -246,15 +246,12 @@ def _evacuated(
         set_state(server, "ERROR", "error", server.power_state)
         end_operation(emulation, operation, "failed")
     else:
-        guests.leave_behind(emulation, server, target)
-        server.host = target
-        for attachment in emulation.state.attachments_of(server_id=server_id):
-            attachment.host = target
         if stays_off:
-            # Its state comes first: for a while Nova still has the power state of the old host.
-            set_state(server, "SHUTOFF", "stopped", RUNNING)
-            emulation.later("stop", "server.arrived_off", server_id=server_id)
+            # Its state comes first: for a while Nova still has the host of before.
+            set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
+            emulation.later("stop", "server.arrived_off", server_id=server_id, target=target)
         else:
+            _moves(emulation, server, target)
             set_state(server, "ACTIVE", "active", RUNNING)
             ports.bind(emulation, server)
             guests.boot(emulation, server)
@@ -262,10 +259,18 @@ def _evacuated(
 
 
 @transition("server.arrived_off")
-def _arrived_off(emulation: Emulation, server_id: str) -> None:
+def _arrived_off(emulation: Emulation, server_id: str, target: str) -> None:
     server = emulation.state.servers.get(server_id)
-    if server is not None and server.vm_state == "stopped":
-        server.power_state = SHUTDOWN
+    if server is not None:
+        _moves(emulation, server, target)
+
+
+def _moves(emulation: Emulation, server: Server, target: str) -> None:
+    """Puts an evacuated server on its new host; the guest on the old one stays there."""
+    guests.leave_behind(emulation, server, target)
+    server.host = target
+    for attachment in emulation.state.attachments_of(server_id=server.id):
+        attachment.host = target
 
 
 def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
