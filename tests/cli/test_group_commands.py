@@ -166,7 +166,7 @@ def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deploymen
     assert (told["group"], told["stack"], "execution" in told) == ("booth", "stall", False)
     assert deployment.status("booth")["status"] == "DEFINED"
     gone = deployment.shown("group", "delete", "booth", "--yes")
-    assert gone == {"group": "booth", "deleted": "booth was deleted", "held": []}
+    assert gone == {"group": "booth", "deleted": "booth was deleted", "dismissed": []}
     assert deployment.failover("group", "activate", "booth").returncode == 1
     deployment.shown("group", "create", str(file), "--name", "booth", "--no-activate")
     assert deployment.shown("group", "activate", "booth", "--to", "db_b")["roles"] == {
@@ -290,6 +290,7 @@ def test_validate_lists_every_problem_with_its_field_and_remedy_without_a_server
         "members.chose",
         "fence[1]",
         "resources.data.propertis",
+        "resources.database.properties",
     }
     assert 'Did you mean "stop"?' in rows["fence[1]"]["remedy"]
     fine.write_text((deployment.folder / "clouds.yaml").read_text())

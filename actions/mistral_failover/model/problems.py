@@ -13,7 +13,7 @@ from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.goal import STACK_TEMPLATE
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import ResourceType
-from mistral_failover.model.validation import did_you_mean, every_error
+from mistral_failover.model.validation import did_you_mean, every_error, nearest
 
 _MOST = 200
 _STAND_INS: Mapping[str, Any] = {
@@ -96,7 +96,19 @@ class _Left:
         names = any(each == "members" or below(each, "members.servers") for each in self.dropped)
         if names and error.path.partition(".")[0] in ("roles", "members"):
             return True  # it names a member
-        return any(below(each, error.path) for each in self.dropped)
+        return any(below(each, error.path) for each in self.dropped) or self._misspelt(error.path)
+
+    def _misspelt(self, path: str) -> bool:
+        """Return whether a part that is not there was dropped because its key is misspelt."""
+        steps, inner = _steps(path), self.document
+        for number, step in enumerate(steps):
+            within = _inner(inner, step)
+            if isinstance(step, str) and within is None:
+                others = [_steps(each) for each in self.dropped]
+                beside = (each[-1] for each in others if each[:-1] == steps[:number])
+                return any(isinstance(key, str) and nearest(key, [step]) for key in beside)
+            inner = within
+        return False
 
     def drop(self, path: str) -> None:
         """Remove the part with this path, or what contains it if that was done before."""
