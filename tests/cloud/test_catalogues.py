@@ -32,7 +32,7 @@ _OF_THE_CONNECTION = {
 
 class _Gateway(http.server.BaseHTTPRequestHandler):
     """Passes on to the cloud what comes below ``/gw``. Bodies stay as they are: the links in them
-    lead to where nobody outside gets."""
+    lead to where no client outside gets."""
 
     inside = ""
     lost = "http://127.0.0.1:9"

@@ -18,7 +18,7 @@ BESIDE = {"uvicorn": "h11"}
 
 OF_A_RELEASE = {"requests", "urllib3"}
 """What a release of OpenStack fixes for the Mistral into which the package is installed; who ships
-that release mends it there. An installation of our own, by an extra, has a bound of its own."""
+that release repairs it there. An installation of our own, by an extra, has a bound of its own."""
 
 
 def lists() -> dict[str, dict[str, Requirement]]:

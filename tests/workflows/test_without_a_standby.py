@@ -275,7 +275,7 @@ def test_the_order_that_gives_it_another_server_closes_the_alarm(
 def test_an_alarm_that_waits_says_nothing_about_another_server(
     protect: Callable[..., Any],
 ) -> None:
-    """Somebody gives the member another server by the stack. It is not fenced for its
+    """An operator gives the member another server by the stack. It is not fenced for its
     predecessor."""
     members = {"servers": ["db_a"], "replace": "lost", "when_no_standby": "wait"}
     group = protect(servers=("db_a",), members=members)

@@ -344,7 +344,7 @@ def test_functions_have_the_values_of_the_template_guide(given: Any, value: Any)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"get_param": "nobody"}, "nobody"),
+        ({"get_param": "unknown"}, "unknown"),
         ({"get_file": "nothing.sh"}, "nothing.sh"),
         ({"if": ["perhaps", 1, 2]}, "perhaps"),
         ({"str_replace": {"template": "a"}}, "str_replace"),
