@@ -194,8 +194,8 @@ def test_all_names_that_lead_nowhere_are_said_at_once_with_the_candidates(
         ("members.servers.db_b", "BAD_REQUEST"),
         ("resources.data.properties.volume", "NOT_FOUND"),
     ]
-    nobody, twice, volume = answer["problems"]
-    assert f'Did you mean "role={group.name}-db_a"?' in nobody["remedy"]
+    unknown, twice, volume = answer["problems"]
+    assert f'Did you mean "role={group.name}-db_a"?' in unknown["remedy"]
     assert group.server("db_b") in twice["message"]
     assert f"{group.name}-data" in volume["message"]
     assert group.name not in done(reports.Status().run(CONTEXT))["groups"]

@@ -28,6 +28,7 @@ from mistral_failover.model.ids import group_id
 from mistral_failover.recovery import observe as observe_module
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
+from support.looks import healed, observe, service, volume_of
 from support.operators import Operator
 from support.unreadable import unreadable
 from support.waiting import until
@@ -42,23 +43,6 @@ def serving(group: Any) -> Any:
     observe(group)
     assert service(group) == ("SERVING", [])
     return group
-
-
-def observe(group: Any) -> list[dict[str, Any]]:
-    """Look at the group now; the rows about services that have changed."""
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    rows = recovery.Observe(group.name).run(context)
-    assert isinstance(rows, list), rows
-    return rows
-
-
-def service(group: Any) -> tuple[str, list[str]]:
-    found = group.status()["service"]
-    return found["status"], found["reasons"]
-
-
-def volume_of(group: Any) -> str:
-    return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
 
 
 def detach(group: Any, operator: Operator) -> None:
@@ -503,12 +487,6 @@ def test_the_doctor_looks_as_well_and_keeps_nothing(serving: Any, operator: Oper
 
 
 # -- what follows from it
-
-
-def healed(group: Any) -> Any:
-    """Look, and run the workflow that is to be started."""
-    (row,) = [row for row in observe(group) if row["heal"]]
-    return group.workflows.run(row["heal"]["workflow"], row["heal"]["input"], timeout=60)
 
 
 def parameter(group: Any, operator: Operator) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import agents, recovery
+from mistral_failover.actions import agents
 from mistral_failover.agent.channel.emulated import EmulatedChannel
+from support.looks import healed, observe, service, volume_of
 from support.operators import Operator
 from support.waiting import until
 
@@ -27,27 +28,6 @@ def serving(group: Any) -> Any:
     observe(group)
     assert service(group) == ("SERVING", [])
     return group
-
-
-def observe(group: Any) -> list[dict[str, Any]]:
-    """Look at the group now; the rows about services that have changed."""
-    rows: list[dict[str, Any]] = recovery.Observe(group.name).run(CONTEXT)
-    return rows
-
-
-def service(group: Any) -> tuple[str, list[str]]:
-    found = group.status()["service"]
-    return found["status"], found["reasons"]
-
-
-def healed(group: Any) -> Any:
-    """Look, and run the workflow that is to be started."""
-    (row,) = [row for row in observe(group) if row["heal"]]
-    return group.workflows.run(row["heal"]["workflow"], row["heal"]["input"], timeout=60)
-
-
-def volume_of(group: Any) -> str:
-    return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
 
 
 def declare(group: Any, **more: Any) -> None:

@@ -7,9 +7,9 @@ Each function runs in one transaction. Times are seconds; those of plans are sin
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -27,6 +27,7 @@ REMEMBERED = 86400.0
 """Seconds for which an expired plan is kept, so that a user who starts it gets the reason."""
 _SAMPLES = 200
 
+Kind = TypeVar("Kind", bound=Hashable)
 Durations = Mapping[tuple[str, str], float]
 """Seconds, by type and verb."""
 
@@ -94,48 +95,46 @@ def durations(tx: ProjectSession, group_id: str) -> Durations:
 def ways_lasted(tx: ProjectSession, group_id: str) -> Mapping[str, float]:
     """Return how many seconds each way to bring a member back took: the median of the group's
     latest successes, or of the project's if the group had none."""
-    query = (
-        sa.select(
-            operations.c.group_id,
-            operations.c.result,
-            (operations.c.ended_at - operations.c.started_at).label("seconds"),
-        )
-        .join(resources, resources.c.id == operations.c.resource_id)
-        .join(groups, groups.c.id == operations.c.group_id)
-        .where(
-            groups.c.project_id == tx.project_id,
-            resources.c.type == REPLACE_TYPE,
-            operations.c.verb == Verb.CREATE,
-            operations.c.status == OperationStatus.DONE,
-            operations.c.ended_at.is_not(None),
-        )
-        .order_by(operations.c.ended_at.desc())
-        .limit(_SAMPLES)
+    ours = sa.and_(
+        groups.c.project_id == tx.project_id,
+        resources.c.type == REPLACE_TYPE,
+        operations.c.verb == Verb.CREATE,
     )
-    every: dict[str, list[float]] = {}
-    ours: dict[str, list[float]] = {}
-    for row in tx.connection.execute(query):
-        way = str(((row.result or {}).get("attributes") or {}).get("by", ANOTHER_SERVER))
-        every.setdefault(way, []).append(max(0.0, row.seconds))
-        if row.group_id == group_id:
-            ours.setdefault(way, []).append(max(0.0, row.seconds))
-    return {way: statistics.median(seconds) for way, seconds in {**every, **ours}.items()}
+
+    def medians(of: sa.ColumnElement[bool]) -> Mapping[str, float]:
+        rows = _successes(tx, of, operations.c.result)
+        return _median_of_each((_way(row.result), row.seconds) for row in rows)
+
+    return {**medians(ours), **medians(sa.and_(ours, operations.c.group_id == group_id))}
+
+
+def _way(result: Mapping[str, Any] | None) -> str:
+    return str(((result or {}).get("attributes") or {}).get("by", ANOTHER_SERVER))
 
 
 def _medians(tx: ProjectSession, of: sa.ColumnElement[bool]) -> Durations:
+    rows = _successes(tx, of, resources.c.type, operations.c.verb)
+    return _median_of_each(((row.type, row.verb), row.seconds) for row in rows)
+
+
+def _successes(
+    tx: ProjectSession, of: sa.ColumnElement[bool], *columns: sa.ColumnElement[Any]
+) -> sa.CursorResult[Any]:
+    """Return columns of the latest successful operations, with the ``seconds`` that they took."""
     query = (
-        sa.select(
-            resources.c.type,
-            operations.c.verb,
-            (operations.c.ended_at - operations.c.started_at).label("seconds"),
-        )
+        sa.select(*columns, (operations.c.ended_at - operations.c.started_at).label("seconds"))
+        .select_from(operations)
         .join(resources, resources.c.id == operations.c.resource_id)
         .join(groups, groups.c.id == operations.c.group_id)
         .where(of, operations.c.status == OperationStatus.DONE, operations.c.ended_at.is_not(None))
         .order_by(operations.c.ended_at.desc())
         .limit(_SAMPLES)
     )
-    lasted: dict[tuple[str, str], list[float]] = {}
-    for row in tx.connection.execute(query):
-        lasted.setdefault((row.type, row.verb), []).append(max(0.0, row.seconds))
-    return {kind: statistics.median(seconds) for kind, seconds in lasted.items()}
+    return tx.connection.execute(query)
+
+
+def _median_of_each(lasted: Iterable[tuple[Kind, float]]) -> dict[Kind, float]:
+    found: dict[Kind, list[float]] = {}
+    for kind, seconds in lasted:
+        found.setdefault(kind, []).append(max(0.0, seconds))
+    return {kind: statistics.median(seconds) for kind, seconds in found.items()}
