@@ -307,10 +307,14 @@ def judged(
     ]
     if down:
         return found(Service.DOWN, [of_stack] if of_stack else down)
-    hidden = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
-    hidden += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
+    hidden = [
+        Flaw(_of_member(each), _of_silent(each, alone))
+        for each in holders
+        if each.observed.presence is Presence.UNKNOWN
+    ]
+    hidden += [Flaw(_of(each)) for each in serving if each.observed.presence is Presence.UNKNOWN]
     if hidden:
-        return found(Service.UNKNOWN, map(Flaw, hidden))
+        return found(Service.UNKNOWN, hidden)
     flaws = [of_stack] if of_stack else []
     flaws += [
         Flaw(_of(each), each.observed.needs)

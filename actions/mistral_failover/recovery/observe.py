@@ -97,7 +97,8 @@ class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
     ``serving``: the records of what serves now, and ``roles`` where. ``down_since``: when what
-    serves went down, if the look tells."""
+    serves went down, if the look tells. ``begun``: when the look began. ``fresh``: seconds for
+    which a sign of life counts."""
 
     state: GroupState
     group: Group
@@ -111,6 +112,8 @@ class _ObservedGroup:
     before: observations.StoredObservation | None
     at_rest: bool
     serving: tuple[Record, ...]
+    begun: float
+    fresh: float
     vacant: tuple[str, ...] = ()
     down_since: float | None = None
 
@@ -281,6 +284,8 @@ def _facts(
         observations.of_group(tx, group_id),
         ended is not None,
         held.records,
+        begun,
+        fresh_for(request.runtime.settings.observe_interval),
         vacant_roles(goal),
     )
 
@@ -472,18 +477,23 @@ def _as_declared(facts: _ObservedGroup, alarms: Iterable[WatchingAlarm]) -> list
 def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
     look, (condition, _) = view.server(member.server_id), view.condition(member.server_id)
-    quiet = ""
+    quiet, unseen = "", False
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
-        condition = Condition.HUNG if silent(beat) else condition
-        quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
+        forgotten = _long_silent(view, facts, member) if beat is None else ""
+        condition = Condition.HUNG if silent(beat) or forgotten else condition
+        quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None)) or forgotten
+        unseen = bool(forgotten) or (beat is not None and beat.ago > facts.fresh)
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     kept, needs = view.kept_busy(member.server_id)
     asked = asks_nova(facts.group) if roles else plugs_in(facts.group)
     if kept := kept if asked and look.presence is Presence.PRESENT else "":
         kept = f"a failover would wait for it: {kept}"
     why_not = said or look.why or quiet or kept or None
-    if kept and roles:
+    if unseen and roles:
+        # Nova goes on to show a server as running after its host has died.
+        observed = ObservedPresence(Presence.UNKNOWN, f"{quiet}: its server may have died")
+    elif kept and roles:
         observed = replace(look, why="; ".join(filter(None, (kept, quiet))), needs=needs)
     else:
         of_server = needs if roles and look.presence is Presence.GONE else ()
@@ -496,6 +506,15 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         condition,
         _able(view, facts, member, look, condition, needs if kept else ()),
     )
+
+
+def _long_silent(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> str:
+    """Return, in words, that an agent was heard once, and not for so long that its last heartbeat
+    was dropped; empty for others, and if the channel could not be asked."""
+    at = facts.memory.heard.get(member.server_id or "")
+    if at is None or _agent_of(facts, member) not in view.heard or facts.begun - at <= HOUR:
+        return ""
+    return "its agent has sent no heartbeat for more than an hour"
 
 
 def _able(
