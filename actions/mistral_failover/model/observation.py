@@ -290,6 +290,14 @@ def judged(
         moved = need("BRING_BACK", lost=off), need("PLAN_MOVE", lost=off)
     elif off:
         moved = _moved(off, standbys if alone else (), stack, waits=alone and not cold)
+    if any(each.observed.needs for each in holders if each.name in off):
+        # What makes its own server run gives the service back. A move after that would fence it.
+        moved = tuple(
+            replace(each, instead=True)
+            if {*each.value("lost"), *each.value("member")} & {*off}
+            else each
+            for each in moved
+        )
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
         Flaw(f"{role} is on {member}, which is not a member any more")
