@@ -34,6 +34,7 @@ from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.resources.resolution import LIMIT, resolve
 from mistral_failover.resources.restart.evacuate import NAME as EVACUATE
 from mistral_failover.resources.restart.evacuate import PROOFS
+from mistral_failover.resources.volume_attachment import kept_on_a_dead_host
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -457,6 +458,7 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
         if isinstance(kind, FenceRung):
             for sentence, remedy in kind.missing(rung, examined):
                 yield error(sentence, remedy)
+    then = f"; {waits}" if (waits := kept_on_a_dead_host(group)) else ""
     for_dead_host = [kind for kind in kinds if kind.for_dead_host]
     if not for_dead_host:
         yield warn(
@@ -466,9 +468,9 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
             f"{confirm_command(subject.name, 'MEMBER')}",
         )
     elif all(kind.asks_operator for kind in for_dead_host):
-        yield ok(f"ladder: {said}; for a dead host an operator must confirm")
+        yield ok(f"ladder: {said}; for a dead host an operator must confirm{then}")
     else:
-        yield ok(f"ladder: {said}")
+        yield ok(f"ladder: {said}{then}")
 
 
 def offered(subject: ExaminedGroup) -> Iterable[Finding]:
