@@ -34,3 +34,19 @@ def test_before_the_confirmation_it_is_said_what_comes_next(
 
     assert (WAITS in found["sentence"]) is not deletes
     assert (WAITS in asked["sentence"]) is not deletes
+
+
+def test_a_volume_that_is_not_detached_yet_is_not_taken_for_a_stranger_s(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(resources(), fence=["confirm"])
+    group.activate()
+    group.fails("power_off")
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+    said = {"group": group.name, "member": "db_a", "because": "its host has no power"}
+    group.run("confirm_fenced", **said).assert_failed_with("BLOCKED")
+
+    (found,) = group.examined_all("volumes")
+
+    assert "is still on db_a" in found["sentence"]
+    assert "remove volume" not in found["remedy"]

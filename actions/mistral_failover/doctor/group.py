@@ -261,8 +261,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
     hosts = {f.host for f in facts if f.host}
     if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
-        yield error(
-            "all members are on one host and would fail together",
+        yield warn(
+            "all members are on one host: they protect from the death of a server, not of the host",
             "Give the servers an anti-affinity server group.",
         )
 

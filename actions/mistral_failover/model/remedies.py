@@ -485,7 +485,7 @@ def commands(needed: Iterable[Need], group: str) -> list[Advice]:
     for each in needed:
         when = each.words(each.remedy.when, group)
         if each.instead and not when.startswith("or"):
-            when = f"or {when or 'instead'}"
+            when = f"or, {when}" if when else "or instead"
         elif when == _CORRECTED and any(not before.optional for before in found):
             when = ""  # the commands before it correct the cause
         note = each.words(each.remedy.note, group)
