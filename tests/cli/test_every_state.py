@@ -186,6 +186,16 @@ def standby_hung(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def not_rehearsed(make: Callable[..., Walk]) -> Walk:
+    """A rehearsal found that the standby lacks a package."""
+    walk = make()
+    cloud, server = walk.deployment.cloud, walk.server("db_b")
+    cloud.fault("server", server, "lacks_package")
+    assert walk.types(f"failover rehearse {walk.group}") == 1
+    cloud.fault("server", server, "repaired")
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -740,6 +750,7 @@ PLAYS = {
     "standby without a stack deleted": Play(
         "NAME_SERVER", loose_standby_deleted, DEGRADED, another_named
     ),
+    "standby not rehearsed": Play("REHEARSE", not_rehearsed, DEGRADED),
     "standby off": Play("START_SERVER", no_standby, DEGRADED),
     "standby locked and off": Play("UNLOCK_SERVER", standby_locked_and_off, DEGRADED),
     **{
