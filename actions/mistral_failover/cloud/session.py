@@ -220,7 +220,7 @@ def entry_of(name: str) -> CloudRegion:
 def _entry(name: str) -> tuple[CloudRegion, Places]:
     """Return an entry of clouds.yaml, and where it places services. The files are parsed again only
     once one of them, or the environment, has changed: parsing takes longer than a request to the
-    cloud. So does a question about a service: openstacksdk then copies all types of services. Raises
+    cloud. And openstacksdk copies all types of services for each question about one. Raises
     `CloudError` CONFIG."""
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))

@@ -155,8 +155,8 @@ def advance(
 
     With ``hold`` later stages wait for a call of their own. Without it their nodes are also carried
     out as soon as the graph allows; and if the process works on many traversals, the call waits for
-    them too, so that later stages need no task of Mistral. If the engine has superseded the traversal itself (by a
-    replacement, or the way back), the new one is carried out instead.
+    them too, so that later stages need no task of Mistral. If the engine has superseded the
+    traversal itself (by a replacement, or the way back), the new one is carried out instead.
 
     Fails with the status and the reason if something of these stages failed (FAILED) or waits for
     an operator (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
