@@ -551,7 +551,7 @@ CHAIN = Path(workflows.__file__).parent / "converge.yaml"
 def install_chain(walk: Walk, chain: str, check: str) -> None:
     """Install a chain that checks something after the fence."""
     text = CHAIN.read_text(encoding="utf-8").replace("failover.converge", chain)
-    text = text.replace("through: fence\n", "through: fence\n        hold: true\n")
+    text = text.replace("through: fence}", "through: fence, hold: true}")
     text = text.replace("- quiesce: <%", "- check: <%", 1)
     task = f"    check:\n      action: {check}\n      on-success: quiesce\n\n    quiesce:\n"
     file = Path(walk.deployment.folder) / f"{chain}.yaml"
