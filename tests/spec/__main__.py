@@ -19,7 +19,7 @@ def main(parts: list[str]) -> int:
         print(why, file=sys.stderr)
         return 1
     broken = 0
-    for name, model in (SMALL | LARGE if parts else LARGE).items():
+    for name, model in ({**SMALL, **LARGE} if parts else LARGE).items():
         if parts and not any(part in name for part in parts):
             continue
         began = time.monotonic()
