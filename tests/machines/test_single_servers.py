@@ -20,6 +20,8 @@ EVACUATE = Alone(("evacuate",))
 REPLACE = Alone(("replace",))
 PET_EVACUATE = Alone(("evacuate",), boots_from_a_volume=True)
 PET_REPLACE = Alone(("replace",), boots_from_a_volume=True)
+BOTH_DISKS = {**STORAGE, "limit": 90}
+"""Each disk costs a few commands of Ceph's."""
 
 
 def came_back(service: Service, way: str) -> None:
@@ -66,7 +68,7 @@ def test_its_boot_disk_follows_the_evacuated_server(
     protect: Callable[..., Service], operator: Tenant
 ) -> None:
     """Ceph refuses both of its disks on the old host, whose power nothing has switched off."""
-    service = protect(QUIESCE, STORAGE, tenant=operator, alone=PET_EVACUATE)
+    service = protect(QUIESCE, BOTH_DISKS, tenant=operator, alone=PET_EVACUATE)
     service.inside(service.active, "echo mine > /root/mark; sync")
     service.write()
     host, server = service.home[service.active], service.servers[service.active]
@@ -86,7 +88,7 @@ def test_its_boot_disk_follows_to_another_server_while_the_old_guest_runs_on(
 ) -> None:
     """Behind a partition Nova deletes the old server in its database only. Its guest runs on, with
     the same disks and the same address, and Ceph refuses what it writes."""
-    service = protect(QUIESCE, STORAGE, STOP, alone=PET_REPLACE)
+    service = protect(QUIESCE, BOTH_DISKS, STOP, alone=PET_REPLACE)
     service.inside(service.active, "echo mine > /root/mark; sync")
     service.write(inside=True)
     host, server = service.home[service.active], service.servers[service.active]

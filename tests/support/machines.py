@@ -36,6 +36,7 @@ HOST_POWER: Rung = {"kind": "host_power", "limit": 90}
 STORAGE: Rung = {"kind": "storage", "limit": 30}
 # libvirt asks the agent of a hung guest for 60 s before Nova cuts its power.
 STOP: Rung = {"kind": "stop", "limit": 150}
+_LIMIT = 300.0  # seconds for a stack, an activation, a failover: on a busy machine, too
 _SOME = 50  # rows: a second or two of writing
 _TRUST = "host all all 172.31.250.0/24 trust"
 
@@ -87,7 +88,7 @@ class Service:
         self.members = MEMBERS if alone is None else MEMBERS[:1]
         self._tell = tell
         template = _template(fence, rack, volume_type, alone)
-        tenant.create_stack(name, template, **self._parameters())
+        tenant.create_stack(name, template, _LIMIT, **self._parameters())
         self.group = ProtectedStack(tenant, name)
         self.servers = self.group.servers()
         self.active = self._activate()
@@ -110,7 +111,7 @@ class Service:
             **{f"agent_key_{name}": wire.member_key(key, name).hex() for name in self.members},
         }
 
-    def _activate(self, limit: float = 240) -> str:
+    def _activate(self, limit: float = _LIMIT) -> str:
         """Wait until a member is active; the first activation waits for its agent."""
         with contextlib.suppress(CloudError):
             until(lambda: self.group.status()["status"] in ("COMPLETE", "FAILED"), "an end", limit)
@@ -242,7 +243,7 @@ class Service:
         """Report the active member lost, and do not wait: see `failed_over`."""
         self.tenant.start("failover.failover", group=self.name, lost=[self.active])
 
-    def failed_over(self, limit: float = 180) -> None:
+    def failed_over(self, limit: float = _LIMIT) -> None:
         """Wait until the other member serves after a failover, or the only one again."""
         lost = self.active
         if lost == self.standby():
@@ -269,7 +270,7 @@ class Service:
         if (address := self.addresses()[member]) != known:
             self.ledger.also(member, address)
 
-    def fail_over(self, limit: float = 180) -> None:
+    def fail_over(self, limit: float = _LIMIT) -> None:
         """Report the active member lost, and wait until the other one serves."""
         self.start_failover()
         self.failed_over(limit)
@@ -340,7 +341,7 @@ class Service:
             return False
         return True
 
-    def serves(self, member: str, limit: float = 180) -> None:
+    def serves(self, member: str, limit: float = _LIMIT) -> None:
         """Wait until a member acknowledges rows and the group has reached its goal."""
         try:
             self.ledger.wait_for_rows(member, limit)

@@ -255,6 +255,8 @@ def test_a_server_whose_system_the_storage_does_not_block_is_not_evacuated(
     group = single(ASKS, fence=STORAGE)
     group.emulation = emulated.emulation
     simulate(ceph, {f"volumes/volume-{volume_of(group)}": [SUSPECT]})
+    said = [each["sentence"] for each in group.examined_all("restart")]
+    assert any(f"{group.server('db_a')}_disk: db_a boots from no volume" in each for each in said)
 
     patiently(group, "on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
 
