@@ -127,9 +127,13 @@ class Service:
         """The address of each member."""
         found = {}
         for member, server in self.servers.items():
-            shown = self.tenant.cloud.compute.get_server(server).addresses
-            found[member] = str(shown["net1"][0]["addr"])
+            # Nova shows none for a moment after the start of a guest.
+            shown = until(partial(self._addresses, server), f"an address of {member}", 60)
+            found[member] = str(shown[0]["addr"])
         return found
+
+    def _addresses(self, server: str) -> list[dict[str, Any]]:
+        return list(self.tenant.cloud.compute.get_server(server).addresses.get("net1", ()))
 
     def inside(self, member: str, script: str) -> str:
         """Run a script in a member's guest, without a network."""
