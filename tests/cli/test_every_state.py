@@ -321,6 +321,30 @@ def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def evacuation_failed(make: Callable[..., Walk]) -> Walk:
+    """An evacuation that found no host has left the server in ERROR on the dead one."""
+    walk = make(fence=["confirm"])
+    cloud, server = walk.deployment.cloud, walk.server("db_a")
+    cloud.fault("host", cloud.guests()[server]["host"], "power_off")
+    walk.operator.reset_server(server, "error")
+    assert walk.types(f"failover start {walk.group} --lost db_a") == 3
+    assert walk.obeys("CONFIRM_FENCED") == 3
+    return walk
+
+
+def reason_followed(walk: Walk) -> None:
+    """Type the first command of the reason, and then what was shown."""
+    cloud = walk.deployment.cloud
+    (shown,) = walk.printed()
+    found = re.search(r"openstack server [a-z]+ [0-9a-f-]+", walk.status()["reason"])
+    assert found is not None, walk.status()["reason"]
+    assert walk.types(found[0]) == 0
+    assert walk.types(shown) == 0
+    for host in cloud.status()["hosts"]:
+        cloud.fault("host", host, "revive")
+    walk.follows()
+
+
 def volume_freed(walk: Walk) -> None:
     """Do what the reason says, and then type what was shown."""
     server, cloud = walk.server("db_a"), walk.deployment.cloud
@@ -804,6 +828,9 @@ PLAYS = {
     "fence unprovable": Play("CONFIRM_FENCED", fence_unprovable, ("BLOCKED", "DOWN"), confirmed),
     "volume on a dead host": Play(
         "SWEEP", volume_on_a_dead_host, ("BLOCKED", "DOWN"), volume_freed
+    ),
+    "server in ERROR on a dead host": Play(
+        "SWEEP", evacuation_failed, ("BLOCKED", "DOWN"), reason_followed
     ),
     "operation failed": Play("START", operation_failed, ("FAILED", "DOWN"), once_corrected),
     "back": Play("ROLLBACK", operation_failed, ("FAILED", "DOWN"), only("ROLLBACK")),
