@@ -113,7 +113,7 @@ class EmulatedChannel:
             said["stopping"],
             said["not_ready"],
             said["boot"],
-            frozenset(said["in_effect"]),
+            tuple(said["in_effect"]),
         )
 
     @property
