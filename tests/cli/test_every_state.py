@@ -741,7 +741,7 @@ SERVING = ("COMPLETE", "SERVING")
 PLAYS = {
     "defined": Play("ACTIVATE", defined, DEFINED),
     "out of service": Play("ACTIVATE", out_of_service, OUT),
-    "backup": Play("BEGIN_ANEW", backup_loaded, ("DEFINED", "UNKNOWN")),
+    "backup": Play("BEGIN_AGAIN", backup_loaded, ("DEFINED", "UNKNOWN")),
     "server gone": Play("MOVE", holder_gone, DOWN),
     "server off": Play("MOVE", holder_off, DOWN),
     "single server off": Play("BRING_BACK", single_off, DOWN),

@@ -140,11 +140,11 @@ def test_a_loaded_backup_has_groups_that_have_no_goal(store: Store) -> None:
     assert schema.revisions(store.database)[0] == schema.head()
 
 
-def test_a_group_that_begins_anew_keeps_its_file_its_alarms_and_its_epochs(store: Store) -> None:
+def test_a_group_that_begins_again_keeps_its_file_its_alarms_and_its_epochs(store: Store) -> None:
     identity = backed_up(store)
     project = store.database.for_project(PROJECT)
 
-    project.atomically(lambda tx: groups.begin_anew(tx, identity, "it begins anew"))
+    project.atomically(lambda tx: groups.begin_again(tx, identity, "it begins again"))
 
     def read(tx: Any) -> Any:
         (status,) = tx.connection.execute(sa.select(tables.traversals.c.status)).scalars()

@@ -159,7 +159,7 @@ def test_a_member_that_is_off_is_no_member_that_serves(group: Any, state: Runtim
     assert (group.holders(), group.runs_on()) == (["db_b"], ["db_b"])
 
 
-def test_a_backup_moves_nothing_until_its_groups_begin_anew(
+def test_a_backup_moves_nothing_until_its_groups_begin_again(
     group: Any, state: Runtime, tmp_path: Path
 ) -> None:
     """Since the backup the group has failed over."""

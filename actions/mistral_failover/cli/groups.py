@@ -188,7 +188,7 @@ class Create(_DefinitionCommand):
 
     def _restored(self, name: str) -> bool:
         """Return whether the group that exists has only what is older than the world: then it is
-        created anew."""
+        created again."""
         return bool(self.run_action("failover.status", group=name)["restored"])
 
     def _missing(self, name: str) -> list[dict[str, str]]:

@@ -47,7 +47,7 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     if current is None:
         if snapshot.state.restored:
             sentence = agent_epochs.older(snapshot.group.name)
-            yield warn(sentence, subject.advised(need("BEGIN_ANEW")))
+            yield warn(sentence, subject.advised(need("BEGIN_AGAIN")))
             return
         yield warn("it has never had a goal", subject.advised(need("ACTIVATE")))
         return

@@ -60,7 +60,7 @@ _ALL = (
         "the group serves",
     ),
     Remedy(
-        "BEGIN_ANEW",
+        "BEGIN_AGAIN",
         "the state store is older than what happened since: a backup of it was loaded",
         "failover group create FILE",
         "the group serves where the cloud shows it",

@@ -98,8 +98,8 @@ def define(
         state = groups.get(tx, identity)
         known = tx.definition(identity) if state else None
         if state and state.restored and not dry_run:
-            sentence = f"{group.name} begins anew from what the cloud shows, by {request.caller}"
-            begin_anew(tx, identity, sentence)
+            sentence = f"{group.name} begins again from what the cloud shows, by {request.caller}"
+            begin_again(tx, identity, sentence)
             known = None
         if not dry_run:
             groups.define(tx, group.name, stored)
@@ -142,14 +142,14 @@ def define(
     }
 
 
-def begin_anew(tx: ProjectTransaction, identity: str, because: str) -> None:
+def begin_again(tx: ProjectTransaction, identity: str, because: str) -> None:
     """Forget what the store has of a restored group, apart from its file, its history and its held
     alarms. An alarm that was admitted, and had started nothing by then, is held: it was dealt
     with, or an operator decides."""
     for alarm in incidents.unstarted_of_group(tx, identity):
         sentence = f"{alarm.sentence}; held, since {because}"
         incidents.decide(tx, alarm.id, Decision.HELD, sentence, rule=AdmissionRule.RESTORED)
-    groups.begin_anew(tx, identity, because)
+    groups.begin_again(tx, identity, because)
     tx.journal(identity, because, kind=JournalKind.RESTORED)
 
 

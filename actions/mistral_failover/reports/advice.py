@@ -61,7 +61,7 @@ def _needs(status: StatusReport) -> Iterable[Need]:
             waits = status["chain"]["remedy"] if status["chain"] else status["reason"]
             return [need("CONTINUE"), need("WATCH")] if waits else [need("WATCH")]
         case "DEFINED" if status["restored"]:
-            return [need("BEGIN_ANEW")]
+            return [need("BEGIN_AGAIN")]
         case "DEFINED":
             return [need("ACTIVATE")]
     if not in_service(status):

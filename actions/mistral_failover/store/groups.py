@@ -296,7 +296,7 @@ def mark_restored(tx: ProjectTransaction, identity: str) -> None:
     )
 
 
-def begin_anew(tx: ProjectTransaction, identity: str, because: str) -> None:
+def begin_again(tx: ProjectTransaction, identity: str, because: str) -> None:
     """Forget what a restored group claims to have: its records, its goal, its last observation, the
     confirmations of its fences. It is then as if it was never activated. Its file, its history, its
     alarms and its members' epochs stay. ``because``: for the history."""
