@@ -93,8 +93,8 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _normal(archive: Path, target: Path) -> Path:
-    """Write an archive of sources again, without what differs from one build to the next: the order,
-    the times, the owners."""
+    """Write an archive of sources without what differs from one build to the next: the order, the
+    times, the owners."""
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     with (
         tarfile.open(archive) as old,

@@ -139,7 +139,7 @@ def site(tmp_path: Path) -> Iterator[tuple[EmulatedCloud, list[Host], sa.Engine]
             "failover.cloud": "emulated",
             "failover.auth_url": cloud.auth_url,
             "failover.command_channel": f"emulator+{cloud.url}",
-            "failover.lease": "5",
+            "failover.lease": "10",
             "failover.sweep_after": "1",
             **{name: str(value) for name, value in LOCAL_HTTP.items()},
         }
