@@ -6,10 +6,12 @@ rows."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -531,6 +533,18 @@ def given_again(walk: Walk) -> None:
     assert walk.obeys("REDEFINE") == 0
 
 
+def backup_loaded(make: Callable[..., Walk]) -> Walk:
+    """The last line of a backup is as docs/backup.md has it."""
+    walk = make()
+    walk.file = written(walk, examples.group(1, walk.group))
+    (statement,) = set(re.findall(r"UPDATE failover_groups[^;]*;", page("backup")))
+    mine = statement.replace(";", " WHERE name = ?")
+    file = Path(walk.deployment.folder) / "failover.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(mine, (walk.group,))
+    return walk
+
+
 def deleted_again(walk: Walk) -> None:
     fenced_again(walk)
     define(walk)
@@ -761,6 +775,7 @@ SERVING = ("COMPLETE", "SERVING")
 PLAYS = {
     "defined": Play("ACTIVATE", defined, DEFINED),
     "out of service": Play("ACTIVATE", out_of_service, OUT),
+    "backup": Play("BEGIN_AGAIN", backup_loaded, ("DEFINED", "UNKNOWN")),
     "server gone": Play("MOVE", holder_gone, DOWN),
     "server off": Play("MOVE", holder_off, DOWN),
     "single server off": Play("BRING_BACK", single_off, DOWN),

@@ -14,7 +14,7 @@ from mistral_failover.cloud.servers import may_be_elsewhere, server_state, syste
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
-from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups import agent_epochs, candidates, refresh_members
 from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
@@ -46,6 +46,10 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     snapshot = subject.snapshot
     current = snapshot.state.current_traversal
     if current is None:
+        if snapshot.state.restored:
+            sentence = agent_epochs.older(snapshot.group.name)
+            yield warn(sentence, subject.advised(need("BEGIN_AGAIN")))
+            return
         yield warn("it has never had a goal", subject.advised(need("ACTIVATE")))
         return
     found = subject.examination.reading(lambda tx: views.traversal(tx, current))
