@@ -50,6 +50,8 @@ MULTIATTACH = Field("Cinder", "multiattach")
 BOOTABLE = Field("Cinder", "bootable")
 ZONE = Field("Cinder", "availability_zone")
 SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
+HELD_AS = Field("Cinder", "attachment_id")
+"""Of a volume's attachment: its identity, another one after each attach and each live migration."""
 """Of an attachment that a volume shows; None if it belongs to no server, or has no device."""
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 KEEPING = Feature("Nova", "changing delete_on_termination", since="2.85")
