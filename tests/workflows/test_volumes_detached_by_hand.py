@@ -52,7 +52,6 @@ def migrate(group: Any, emulated: EmulatedCloud) -> None:
     del held[old.id]
 
 
-
 def test_an_application_whose_volume_was_away_is_started_again(
     serving: Any, operator: Operator
 ) -> None:

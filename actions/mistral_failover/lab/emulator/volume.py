@@ -11,7 +11,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import attachments
+from mistral_failover.lab.emulator import attachments, quotas
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.servers import zone_shown
 from mistral_failover.lab.emulator.state import Attachment, Volume, new_id
@@ -162,6 +162,8 @@ def _create(call: Call) -> Any:
             f"Invalid input for field/attribute size. Value: {size}. "
             f"{size!r} is not a positive integer",
         )
+    if why := quotas.no_volume(call.emulation.state, call.project_id, int(size)):
+        raise refused(413, why)
     volume = create(
         call.emulation,
         project_id=call.project_id,
@@ -382,6 +384,9 @@ def _extend(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
             f"Invalid volume: Volume {volume.id} status must be '{{'status': 'available'}}' to "
             f"extend, currently {volume.status}.",
         )
+    state = call.emulation.state
+    if why := quotas.no_volume(state, volume.project_id, size - volume.size, more=0):
+        raise refused(413, why)
     volume.size = size
     call.emulation.changed()
 
@@ -568,6 +573,7 @@ def _volume_routes(base: str) -> list[Route]:
     )
     return [
         *_attachment_routes(base),
+        *quotas.of_block_storage(SERVICE).routes(base),
         *(
             endpoint(SERVICE, path, handler, operation, [method])
             for path, handler, operation, method in table

@@ -132,16 +132,19 @@ def _is_evacuated(attempt: Attempt) -> bool:
 def _proven_off(attempt: Attempt, server: str) -> str:
     """Stop a server that no fence has stopped. Raises ActionError FENCE_UNPROVEN."""
     from mistral_failover.cloud import servers
+    from mistral_failover.model.remedies import need, sentence
     from mistral_failover.runtime.errors import ActionError, start_command
 
     evidence = servers.stop(attempt.tools.cloud, server, STOP_LIMIT)
     if not evidence.proven:
+        delete = need("DELETE_SERVER", server=server)
         raise ActionError(
             "FENCE_UNPROVEN",
             f"server {server} boots from the disk that the next one gets, and is not proven off: "
             f"{evidence.observed.rstrip('.')}",
-            f"Make sure that it is off and delete it: openstack server delete {server}. Then: "
+            f"Make sure that it is off. {sentence([delete], '')}. Then: "
             f"{start_command(attempt.operation['group'])}",
+            needs=(delete,),
         )
     return evidence.observed
 
