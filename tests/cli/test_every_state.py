@@ -354,6 +354,14 @@ def volume_in(make: Callable[..., Walk], state: str) -> Walk:
     return moved_in_vain(walk)
 
 
+def volume_stuck(make: Callable[..., Walk]) -> Walk:
+    """A volume is reserved for no server, and nothing works on it."""
+    walk = out_of_service(make)
+    walk.operator.set_volume(walk.volume(), "reserved")
+    assert walk.types(f"failover group activate {walk.group}") == 3
+    return walk
+
+
 def backup_ended(walk: Walk) -> None:
     """The volume is as before: type what is shown."""
     (command,) = walk.printed()

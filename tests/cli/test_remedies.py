@@ -136,7 +136,7 @@ def typed_out(text: str) -> list[str]:
     return found
 
 
-OPENSTACK = r"(?: --os-[\w-]+ \S+)* (?!failover)[a-z]+ [a-z]+"
+OPENSTACK = r"(?: --os-[\w-]+ \S+)* (?!failover)(?:[a-z]+|<some>) [a-z]+"
 """How a command of OpenStack begins."""
 
 
@@ -179,6 +179,7 @@ def test_what_leads_out_of_a_state_is_a_remedy_and_no_sentence_of_an_adapter_or_
         ("Delete it: openstack server delete <some>.", 1),
         ("Keep it: openstack --os-compute-api-version 2.95 server evacuate <some>", 1),
         ("Continue: failover sweep", 1),
+        ("Delete it: openstack <some> delete --force <some>", 1),
         ("Then failover start <some>; or failover rollback <some>", 2),
         ("See openstack volume message list", 0),
         ("Correct it, then: failover group update FILE --name <some>", 0),

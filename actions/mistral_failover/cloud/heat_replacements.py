@@ -390,13 +390,13 @@ def replaced_volume(group: str, name: str, former: str, now: str) -> CloudError:
 def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> CloudError:
     member = keep.members[server_id]
     replaced = need("REPLACE", member=member)
-    ways = (*why.unmark, replaced)
+    unmark = f" {remedies.sentence(why.unmark, keep.group)}." if why.marked else ""
     return CloudError(
         "MEMBER_MARKED",
         f"{_said(why)} would replace server {server_id} of {member}, which carries resources of "
         "the group.",
-        remedy=f"{'. Otherwise, '.join(remedies.sentence([each], keep.group) for each in ways)}.",
-        needs=ways[:1],
+        remedy=f"Have it fenced and replaced first: {replaced.command(keep.group)}.{unmark}",
+        needs=why.unmark or (replaced,),
         retryable=False,
     )
 

@@ -515,7 +515,7 @@ def not_let_go(volume_id: str, claim: VolumeHolder, error: CloudError) -> CloudE
         f"delete it: {error.message}",
         remedy=(
             "Cinder asks Nova with the token of the request, which is not possible with a trust's "
-            f"token. Use a token of your own. {_ways(delete)}"
+            f"token. With a token of your own: {delete.command('')}."
         ),
         needs=(delete,),
         blocked=True,

@@ -107,6 +107,16 @@ def test_cinder_makes_no_volume_beyond_a_quota(
     assert refused.value.status_code == 413
 
 
+def test_cinder_makes_no_snapshot_beyond_a_quota(admin: Any, user: Any, project: str) -> None:
+    (volume,) = user.block_storage.volumes(name="one")
+    until(lambda: user.block_storage.get_volume(volume).status == "available")
+    admin.block_storage.update_quota_set(project, snapshots=0)
+
+    with pytest.raises(HttpException, match="SnapshotLimitExceeded") as refused:
+        user.block_storage.create_snapshot(name="one", volume_id=volume.id)
+    assert refused.value.status_code == 413
+
+
 @pytest.mark.parametrize(
     ("service", "quota", "words"),
     [

@@ -589,9 +589,6 @@ def routes() -> list[Route]:
         (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
     )
     return [
-        *quotas.of_compute(SERVICE).routes(base),
-        *(
-            endpoint(SERVICE, path, handler, operation, [method], public=public)
-            for path, handler, operation, method, public in table
-        ),
+        endpoint(SERVICE, path, handler, operation, [method], public=public)
+        for path, handler, operation, method, public in table
     ]

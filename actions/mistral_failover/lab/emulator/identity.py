@@ -333,16 +333,6 @@ def _projects(call: Call) -> Any:
     return {"projects": [_project_view(call, call.project_id)]}
 
 
-def _all_projects(call: Call) -> Any:
-    """GET /projects: an administrator's to see; with ``name``, those of that name."""
-    if not call.admin:
-        raise refused(403, f"{_UNAUTHORIZED}: identity:list_projects.")
-    named = call.query("name")
-    every = call.emulation.state.projects.values()
-    found = [each.id for each in every if named in (None, each.name)]
-    return {"projects": [_project_view(call, each) for each in found], "links": {}}
-
-
 def _project(call: Call) -> Any:
     """GET /projects/{id}: the caller's own; others are an administrator's to see."""
     wanted = call.path("project_id")
@@ -588,6 +578,5 @@ def routes() -> list[Route]:
         endpoint(SERVICE, token, revoke_token, "token_revoke", ["DELETE"]),
         endpoint(SERVICE, "/identity/v3/auth/projects", _projects, "projects"),
         endpoint(SERVICE, "/identity/v3/auth/catalog", _catalog, "catalog"),
-        endpoint(SERVICE, "/identity/v3/projects", _all_projects, "projects"),
         endpoint(SERVICE, "/identity/v3/projects/{project_id}", _project, "project"),
     ]

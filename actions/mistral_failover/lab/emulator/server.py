@@ -33,7 +33,8 @@ from mistral_failover.lab.emulator import (
     naming,
     network,
     orchestration,
-    quotas,
+    quota_sets,
+    snapshots,
     volume,
 )
 from mistral_failover.lab.emulator.client import EmulatorClient
@@ -72,7 +73,8 @@ def application(emulation: Emulation) -> Starlette:
                 *SERVICES.values(),
                 compute_devices,
                 instance_actions,
-                quotas,
+                quota_sets,
+                snapshots,
             )
             for route in module.routes()
         ],

@@ -227,6 +227,21 @@ class Volume:
     name_id: str | None = None  # in the name of its image, once it was migrated in use
     zone: str = DEFAULT_ZONE
     encrypted: bool = False
+    snapshot_id: str | None = None  # the one that it was made from
+
+
+@dataclass
+class Snapshot:
+    """A snapshot of a Cinder volume."""
+
+    id: str
+    project_id: str
+    volume_id: str
+    name: str
+    size: int
+    created: float
+    status: str = "creating"
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -542,6 +557,7 @@ class CloudState:
     hosts: dict[str, Host] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
     server_actions: dict[str, ServerAction] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
