@@ -164,8 +164,8 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     else:
         yield error(
             f"stack {name} is {status}: {found.stack_status_reason}",
-            f"openstack stack failures list {name}, repair the cause, then: openstack stack "
-            f"update --existing {name}",
+            f"See openstack stack failures list {name}. "
+            f"{subject.advised(need('UPDATE_STACK', stack=name))}",
         )
     own = stack_map(subject.examination.cloud, name)
     wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
@@ -326,8 +326,7 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     )
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{subject.advised(*ways)}. To move the roles home then: failover failback "
-        f"{quote(subject.name)}. If it cannot be repaired: {replaced}",
+        f"{subject.advised(*ways)}. If it cannot be repaired: {replaced}",
     )
 
 

@@ -215,7 +215,7 @@ def _observed(
         return None
     if facts.left:
         request.store.atomically(lambda tx: groups.leave(tx, group_id))
-    view.begin(facts.memory.well, _servers(facts))
+    view.begin(facts.memory.well, _servers(facts), facts.records)
     alarms = _alarms(view, facts)
     remembered = _with_room(view, facts, begun)
     seen = _look(view, facts, alarms, remembered.room)
@@ -262,7 +262,7 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
     if facts is None:
         return None
     view = ProjectView(request)
-    view.begin({}, _servers(facts))
+    view.begin({}, _servers(facts), facts.records)
     return _look(view, facts, _alarms(view, facts), facts.memory.room)
 
 

@@ -274,7 +274,8 @@ class Journal:
         boot, the latest last."""
         return self._rows(
             "WHERE number IN (SELECT MAX(number) FROM commands WHERE epoch = ? AND reply_to != ''"
-            " AND rehearsal = '' AND state = 'done' AND exit_code = 0 GROUP BY name) ORDER BY number",
+            " AND rehearsal = '' AND state = 'done' AND exit_code = 0 GROUP BY name)"
+            " ORDER BY number",
             (epoch,),
         )
 
