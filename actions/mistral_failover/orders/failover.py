@@ -35,7 +35,7 @@ from mistral_failover.orders import answered_alarms
 from mistral_failover.orders.already_serving import serving_members
 from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
-from mistral_failover.orders.rehearsal.ending import condemn
+from mistral_failover.orders.rehearsal_end import condemn
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
