@@ -46,6 +46,7 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
+from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import (
     Condition,
     Flaw,
@@ -108,7 +109,7 @@ class _ObservedGroup:
     ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
     rehearsal that passed or failed. ``down_since``: when what
     serves went down, if the look tells. ``begun``: when the look began. ``fresh``: seconds for
-    which a sign of life counts."""
+    which a heartbeat shows that a guest lives: two looks find its agent silent before."""
 
     state: GroupState
     group: Group
@@ -307,7 +308,7 @@ def _facts(
         ended is not None,
         held.records,
         begun,
-        fresh_for(request.runtime.settings.observe_interval),
+        SILENT + fresh_for(request.runtime.settings.observe_interval),
         vacant_roles(goal),
         rehearsals.last_result(tx, group_id),
     )
