@@ -277,6 +277,9 @@ def test_a_holder_that_a_person_stopped_names_first_what_wakes_it(
 
     assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
     assert it.group.status()["service"]["status"] == "DOWN"
+    said = [each["remedy"] for each in it.group.examined_all("members") if each["level"] == "error"]
+    assert [each.partition("; ")[0] for each in said] == [first_shown(it)]
+    assert "; or instead: failover start" in said[0]
 
 
 def test_a_locked_holder_degrades_the_group_until_it_is_unlocked(case: Callable[..., Case]) -> None:
