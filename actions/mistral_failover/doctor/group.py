@@ -260,7 +260,9 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     elif holders and len(seen) == 1:
         yield _alone(subject, seen[0].name)
     elif holders:
-        yield error("no member can take over", f"failover member list {subject.name}")
+        ways = [each for fact in facts if fact.name not in holders for each in fact.needs]
+        known = subject.advised(*ways) if ways else f"failover member list {quote(subject.name)}"
+        yield error("no member can take over", known)
     yield from _shared(subject, {m.server_id: m.name for m in seen})
     yield from _host(subject, [(m.name, m.server_id) for m in seen])
     yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
