@@ -129,10 +129,9 @@ def _member(
             "failover-agent",
         )
     else:
+        epoch = f", epoch {beat.epoch}" if beat.epoch else ""  # 0: it got no command yet
         runs = f"; it runs {', '.join(beat.running)}" if beat.running else ""
-        yield ok(
-            f"the agent on {name} sent a heartbeat {beat.ago:.0f} s ago, epoch {beat.epoch}{runs}"
-        )
+        yield ok(f"the agent on {name} sent a heartbeat {beat.ago:.0f} s ago{epoch}{runs}")
     if beat is not None and beat.deposed is not None and name not in lost:
         yield warn(
             f"the agent on {name} was deposed: {beat.deposed}",
