@@ -338,19 +338,26 @@ def target_refused(
     return error
 
 
-def server_in_error(what: str, server_id: str) -> CloudError:
-    """Nova detaches nothing from a server in ERROR, even if its host is well."""
-    return CloudError(
-        "SERVER_IN_ERROR",
-        f"Could not detach {what} from server {server_id}: the server is in ERROR, and "
-        "Nova detaches nothing from it",
-        remedy=(
-            f"Switch the server off, which its project may do: openstack server stop {server_id}. "
-            "Or, as an administrator, if the server is healthy: openstack server set --state "
-            f"active {server_id}."
-        ),
-        blocked=True,
+def server_in_error(what: str, server_id: str, off: str | None = None) -> CloudError:
+    """Nova detaches nothing from a server in ERROR, even if its host is well. ``off``: the proof
+    that the guest is off; then its host may be dead, and carry no stop out."""
+    stop = f"openstack server stop {server_id}"
+    message = (
+        f"Could not detach {what} from server {server_id}: the server is in ERROR, and Nova "
+        "detaches nothing from it"
     )
+    if off is not None:
+        message += f". The member is proven off ({off.rstrip('.')}), so its host may be dead"
+        remedy = (
+            f"Free it by deleting the server: openstack server delete {server_id}. Or, to keep the "
+            f"server, only if its host works: {stop}."
+        )
+    else:
+        remedy = (
+            f"Switch the server off, which its project may do: {stop}. Or, as an administrator, if "
+            f"the server is healthy: openstack server set --state active {server_id}."
+        )
+    return CloudError("SERVER_IN_ERROR", message, remedy=remedy, blocked=True)
 
 
 def server_busy(what: str, server_id: str, server: ServerState, by: Hindrance) -> CloudError:

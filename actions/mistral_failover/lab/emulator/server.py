@@ -33,6 +33,7 @@ from mistral_failover.lab.emulator import (
     naming,
     network,
     orchestration,
+    snapshots,
     volume,
 )
 from mistral_failover.lab.emulator.client import EmulatorClient
@@ -71,6 +72,7 @@ def application(emulation: Emulation) -> Starlette:
                 *SERVICES.values(),
                 compute_devices,
                 instance_actions,
+                snapshots,
             )
             for route in module.routes()
         ],
