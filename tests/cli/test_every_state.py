@@ -186,6 +186,16 @@ def standby_hung(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def not_rehearsed(make: Callable[..., Walk]) -> Walk:
+    """A rehearsal found that the standby lacks a package."""
+    walk = make()
+    cloud, server = walk.deployment.cloud, walk.server("db_b")
+    cloud.fault("server", server, "lacks_package")
+    assert walk.types(f"failover rehearse {walk.group}") == 1
+    cloud.fault("server", server, "repaired")
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -565,7 +575,7 @@ CHAIN = Path(workflows.__file__).parent / "converge.yaml"
 def install_chain(walk: Walk, chain: str, check: str) -> None:
     """Install a chain that checks something after the fence."""
     text = CHAIN.read_text(encoding="utf-8").replace("failover.converge", chain)
-    text = text.replace("through: fence\n", "through: fence\n        hold: true\n")
+    text = text.replace("through: fence}", "through: fence, hold: true}")
     text = text.replace("- quiesce: <%", "- check: <%", 1)
     task = f"    check:\n      action: {check}\n      on-success: quiesce\n\n    quiesce:\n"
     file = Path(walk.deployment.folder) / f"{chain}.yaml"
@@ -764,6 +774,7 @@ PLAYS = {
     "standby without a stack deleted": Play(
         "NAME_SERVER", loose_standby_deleted, DEGRADED, another_named
     ),
+    "standby not rehearsed": Play("REHEARSE", not_rehearsed, DEGRADED),
     "standby off": Play("START_SERVER", no_standby, DEGRADED),
     "standby locked and off": Play("UNLOCK_SERVER", standby_locked_and_off, DEGRADED),
     **{

@@ -377,6 +377,13 @@ _ALL = (
         when="if the group is to run there",
     ),
     Remedy(
+        "REHEARSE",
+        "the last rehearsal failed on the standby",
+        "failover rehearse {group}",
+        "a rehearsal passes on the standby",
+        when="correct that on {member}, then",
+    ),
+    Remedy(
         "DIAGNOSE",
         "something else is wrong, or could not be seen",
         "failover doctor {group}",

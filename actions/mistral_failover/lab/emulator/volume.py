@@ -218,7 +218,8 @@ def create(
     now = time.time()
     volume = Volume(new_id(), project_id, name, size, created=now, updated=now, **details)
     emulation.state.volumes[volume.id] = volume
-    operation = emulation.begin("volume_create", volume=volume.id)
+    origin = {"snapshot": volume.snapshot_id} if volume.snapshot_id else {}
+    operation = emulation.begin("volume_create", volume=volume.id, **origin)
     emulation.later("volume_create", "volume.created", volume_id=volume.id, operation=operation)
     return volume
 
@@ -276,8 +277,9 @@ def _tell_owner(emulation: Emulation, volume: Volume) -> None:
 def _limits(call: Call) -> Any:
     """What the project's quota allows, and what is used of it. -1: any number."""
     state, quota = call.emulation.state, call.emulation.state.config["quota"]
-    volumes = [each for each in state.volumes.values() if each.project_id == call.project_id]
-    snapshots = [each for each in state.snapshots.values() if each.project_id == call.project_id]
+    mine = call.project_id
+    volumes = [each.size for each in state.volumes.values() if each.project_id == mine]
+    snapshots = [each.size for each in state.snapshots.values() if each.project_id == mine]
     absolute = {
         "maxTotalVolumes": quota.get("volumes", -1),
         "maxTotalSnapshots": quota.get("snapshots", -1),
@@ -286,7 +288,7 @@ def _limits(call: Call) -> Any:
         "maxTotalBackupGigabytes": -1,
         "totalVolumesUsed": len(volumes),
         "totalSnapshotsUsed": len(snapshots),
-        "totalGigabytesUsed": sum(each.size for each in (*volumes, *snapshots)),
+        "totalGigabytesUsed": sum(volumes) + sum(snapshots),
         "totalBackupsUsed": 0,
         "totalBackupGigabytesUsed": 0,
     }
