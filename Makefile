@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test-machines test-machines-down test-losses
 .PHONY: machines-install machines-up machines-down machines-soak
 .PHONY: bench bench-cloud bench-cloud-short bench-machines
-.PHONY: wheels agent-deb agent-rpm agent-zipapp
+.PHONY: release wheels agent-deb agent-rpm agent-zipapp
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -131,6 +131,13 @@ agent-deb agent-rpm agent-zipapp: $(STAMP)
 # Both wheels, in dist.
 wheels: $(STAMP)
 	$(BIN)/python -m deploy.wheels dist
+
+# All of a release, in dist: both wheels and source distributions, the change log, SBOMs, hashes.
+# VERSION=1.0.0 writes the version before; commit that.
+release: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[release]'
+	$(if $(VERSION),$(BIN)/python -m deploy.version $(VERSION))
+	$(BIN)/python -m deploy.release dist
 
 # It, on every Python from 3.9 on that is installed here (pyenv's too).
 test-guests: $(STAMP)

@@ -72,6 +72,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "stack_name": "the stack of its group file when it first took members; empty without one",
         "stack_id": "the id of that stack; another one of this name needs an operator's word",
         "adopted": "one of the `numbers`, from when an operator last gave that word",
+        "restored": "whether its other rows are known to be older than what happened in the cloud",
         "hook": "the user's workflow that receives events (`on_event`)",
         "told": "the last row of the journal that was sent to it",
         "stuck": "the event that could not be delivered, once that was recorded",

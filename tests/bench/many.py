@@ -62,7 +62,7 @@ def main() -> None:
     print(
         "   groups   all done s   slowest group s   alone s   tasks   CPU s per failover     ours"
     )
-    alone = None
+    alone = 0.0
     for count in GROUPS:
         with stage("measured", **_OPTIONS) as scene:
             set_latency(scene, "zero")
@@ -91,7 +91,7 @@ def main() -> None:
             ]
             audited(scene)
         slowest = max(run.total for run in runs)
-        alone = slowest if alone is None else alone
+        alone = alone or slowest
         tasks = sum(run.tasks for run in runs)
         mine = ours.seconds / count
         print(

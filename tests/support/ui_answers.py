@@ -163,6 +163,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "restored": False,
         "in_force": {"differs": False, "lines": []},
         "incidents": [
             {

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from math import floor
 from typing import Any
 
 from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
@@ -694,6 +695,17 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
         if events is None or any(not _FINISH_TIME.of(event) for event in events):
             return True
     return False
+
+
+def detached_since(cloud: Cloud, server_id: str, since: float) -> float | None:
+    """Return when Nova last accepted to detach a volume from the server, in seconds since 1970;
+    None if it has not ``since``, or where the project may not see that.
+
+    Nova records whole seconds. Nova API: os-instance-actions.
+    """
+    actions = _actions(cloud, server_id) or ()
+    begun = (_began(each) for each in actions if each["action"] == "detach_volume")
+    return max((each for each in begun if each >= floor(since)), default=None)
 
 
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:

@@ -260,7 +260,8 @@ def _delete_all(cloud: Cloud, things: _Things, name: str, limit: float) -> None:
                 raise CloudError(
                     "COPY_LEFT",
                     f"Cinder could not delete {things.word} {identity} ({name}): it is {status}.",
-                    remedy="See cinder-volume's log. An administrator may delete it by force.",
+                    remedy="See cinder-volume's log. Then an administrator deletes the "
+                    f"{things.word} {identity} by force.",
                     service="Cinder",
                 )
             if status in ("available", "error") and repeats.allow():

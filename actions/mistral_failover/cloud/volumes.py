@@ -39,6 +39,7 @@ from mistral_failover.cloud.volume_holders import (
     BOOTABLE,
     DEVICE,
     GONE,
+    HELD_AS,
     MULTIATTACH,
     REFUSED,
     SERVER_ID,
@@ -74,7 +75,6 @@ _REFUSALS = {
 """What Nova answers for one server (os-volume_attachments): 400 for a volume of another zone
 (``cross_az_attach``), 403 for one disk too many (``max_disk_devices_to_attach``) or for a refusal
 of the key manager's, 409 for a locked server or one that is rescued, for example."""
-_ATTACHMENT_ID = Field("Cinder", "attachment_id")
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 _STOPPING = "task_state powering-off"
 UNPLUG = 200.0
@@ -694,7 +694,7 @@ def _attachment(held: dict[str, Any]) -> dict[str, str]:
     return {
         "device": DEVICE.of(held) or "",
         "server_id": SERVER_ID.of(held),
-        "attachment_id": _ATTACHMENT_ID.of(held),
+        "attachment_id": HELD_AS.of(held),
     }
 
 

@@ -14,7 +14,7 @@ from mistral_failover.cloud.servers import may_be_elsewhere, server_state, syste
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
-from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups import agent_epochs, candidates, refresh_members
 from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
@@ -46,6 +46,10 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     snapshot = subject.snapshot
     current = snapshot.state.current_traversal
     if current is None:
+        if snapshot.state.restored:
+            sentence = agent_epochs.older(snapshot.group.name)
+            yield warn(sentence, subject.advised(need("BEGIN_AGAIN")))
+            return
         yield warn("it has never had a goal", subject.advised(need("ACTIVATE")))
         return
     found = subject.examination.reading(lambda tx: views.traversal(tx, current))
@@ -160,8 +164,8 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     else:
         yield error(
             f"stack {name} is {status}: {found.stack_status_reason}",
-            f"openstack stack failures list {name}, repair the cause, then: openstack stack "
-            f"update --existing {name}",
+            f"See openstack stack failures list {name}. "
+            f"{subject.advised(need('UPDATE_STACK', stack=name))}",
         )
     own = stack_map(subject.examination.cloud, name)
     wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
@@ -322,8 +326,7 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     )
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{subject.advised(*ways)}. To move the roles home then: failover failback "
-        f"{quote(subject.name)}. If it cannot be repaired: {replaced}",
+        f"{subject.advised(*ways)}. If it cannot be repaired: {replaced}",
     )
 
 

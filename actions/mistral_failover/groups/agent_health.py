@@ -320,19 +320,26 @@ def heard_agents(
     """
     if not sends_commands(group):
         return {}
+    try:
+        return last_heartbeats(request, group, group_id, servers)
+    except (ChannelError, CloudError):
+        return {}  # the channel is out of reach, for the others as well
+
+
+def last_heartbeats(
+    request: Request, group: Group, group_id: str, servers: Mapping[str, str]
+) -> dict[str, Heartbeat]:
+    """As :func:`heard_agents`. Raises ChannelError, CloudError."""
     guard = Unguarded(request.runtime.settings.http_timeout)
     heard: dict[str, Heartbeat] = {}
     end = time.monotonic() + ASK
-    try:
-        channel = request.channel(request.cloud(guard), guard)
-        for name, server_id in servers.items():
-            if time.monotonic() > end:
-                break
-            beat = channel.heard(Address(group_id, group.name, name, server_id))
-            if beat is not None:
-                heard[name] = beat
-    except (ChannelError, CloudError):
-        return {}  # the channel is out of reach, for the others as well
+    channel = request.channel(request.cloud(guard), guard)
+    for name, server_id in servers.items():
+        if time.monotonic() > end:
+            break
+        beat = channel.heard(Address(group_id, group.name, name, server_id))
+        if beat is not None:
+            heard[name] = beat
     return heard
 
 

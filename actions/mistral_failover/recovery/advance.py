@@ -33,6 +33,7 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.fault_points import reach
+from mistral_failover.groups import agent_epochs
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders import vacant_roles
 from mistral_failover.orders.other_target import choose_other_target
@@ -216,6 +217,7 @@ def _advanced(
     if entered is None:
         return _unknown(traversal_id)
     state, after, view = entered
+    agent_epochs.refuse_restored(state)
     reach("advance.before")
     worker = NodeWorker(request, state.id)
     gated = _open(request, view.traversal, through, hold=hold)

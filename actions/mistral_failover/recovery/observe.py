@@ -30,7 +30,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.groups import unfinished_replacements
+from mistral_failover.groups import agent_epochs, unfinished_replacements
 from mistral_failover.groups.agent_health import (
     commands_of,
     lacking,
@@ -190,7 +190,7 @@ def observe(
                 if group_id is not None or known["code"] not in DEFECTS:
                     raise
                 continue  # a defect that concerns one group must not stop the others
-            if found is None:
+            if found is None or _is_restored(request, view, found[0]):
                 continue
             before = found[0].before.at if found[0].before is not None else 0.0
             if begun - before > fresh:  # before the new look hides when the last one was
@@ -215,7 +215,7 @@ def _observed(
         return None
     if facts.left:
         request.store.atomically(lambda tx: groups.leave(tx, group_id))
-    view.begin(facts.memory.well, _servers(facts))
+    view.begin(facts.memory.well, _servers(facts), facts.records)
     alarms = _alarms(view, facts)
     remembered = _with_room(view, facts, begun)
     seen = _look(view, facts, alarms, remembered.room)
@@ -228,6 +228,17 @@ def _observed(
         alarmed=facts.memory.alarmed or bool(alarms),
     )
     return replace(facts, down_since=_down_since(view, facts, seen, begun)), seen, memory
+
+
+def _is_restored(request: Request, view: ProjectView, facts: _ObservedGroup) -> bool:
+    """Return whether an agent shows that the store is older than the world: then the group is
+    marked so, and is not judged by its records."""
+    heard = {
+        name: beat
+        for name, member in facts.members.items()
+        if member.server_id is not None and (beat := view.heard.get(_agent_of(facts, member)))
+    }
+    return agent_epochs.settle(request, facts.state.id, heard)
 
 
 def _down_since(
@@ -251,7 +262,7 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
     if facts is None:
         return None
     view = ProjectView(request)
-    view.begin({}, _servers(facts))
+    view.begin({}, _servers(facts), facts.records)
     return _look(view, facts, _alarms(view, facts), facts.memory.room)
 
 

@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import (
     Record,
     TraversalStatus,
 )
-from mistral_failover.groups import agent_health
+from mistral_failover.groups import agent_epochs, agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.service import services
@@ -113,7 +113,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "group": name,
             "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
-            "reason": _reason(tx, traversal) if traversal else "it has never had a goal",
+            "reason": _reason(tx, traversal) if traversal else _without_goal(state),
+            "restored": state.restored,
             "failure": _failure(tx, snapshot, traversal) if traversal else None,
             "roles": dict(snapshot.roles),
             "vacant": list(snapshot.vacant),
@@ -162,6 +163,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     if agents:
         found["agents"] = _agents(request, snapshot)
     return found
+
+
+def _without_goal(state: GroupState) -> str:
+    """Return why a group has no goal, in words."""
+    return agent_epochs.older(state.name) if state.restored else "it has never had a goal"
 
 
 def in_force(tx: ProjectTransaction, state: GroupState) -> InForce:

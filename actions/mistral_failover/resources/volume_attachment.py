@@ -90,7 +90,7 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
         except CloudError as error:
             if error.target is not None:
                 gone = error.target["evidence"] == GONE
-                say_how_to_go_on(context, operation, server_id, error, gone=gone)
+                say_how_to_go_on(operation, error, gone=gone)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Action, GroupState
+from mistral_failover.convergence.records import Action, GroupState, TraversalStatus
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import fence_name, goal_members, replace_name
 from mistral_failover.model.ids import group_id
@@ -22,10 +22,15 @@ from mistral_failover.store.tables import (
     OF_TRAVERSAL,
     OF_USERS,
     definitions,
+    edges,
     former_members,
     groups,
     members,
     metadata,
+    nodes,
+    observations,
+    operations,
+    plans,
     resources,
     traversals,
 )
@@ -271,6 +276,51 @@ def adopt_stack(tx: ProjectTransaction, identity: str, before: str, stack_id: st
         groups.update()
         .where(groups.c.id == identity, groups.c.stack_id == before)
         .values(stack_id=stack_id, adopted=tx.number())
+    )
+
+
+def raise_to(tx: ProjectSession, identity: str, epochs: Mapping[str, int]) -> None:
+    """Raise the epochs of members to these, by name; a later one stays."""
+    for name, epoch in epochs.items():
+        tx.execute(
+            members.update()
+            .where(members.c.group_id == identity, members.c.name == name, members.c.epoch < epoch)
+            .values(epoch=epoch)
+        )
+
+
+def mark_restored(tx: ProjectTransaction, identity: str) -> None:
+    """Record that the rows of a group are older than what happened in the cloud, as the last line
+    of a backup does. Its traversal is not the current one any more, so no worker continues it."""
+    tx.execute(
+        groups.update().where(groups.c.id == identity).values(restored=True, current_traversal=None)
+    )
+
+
+def begin_again(tx: ProjectTransaction, identity: str, because: str) -> None:
+    """Forget what a restored group claims to have: its records, its goal, its last observation, the
+    confirmations of its fences. It is then as if it was never activated. Its file, its history, its
+    alarms and its members' epochs stay. ``because``: for the history."""
+    _move_out(tx, identity, members_of(tx, identity).keys())
+    of_group = sa.select(traversals.c.id).where(traversals.c.group_id == identity)
+    for table in (nodes, edges):
+        tx.execute(table.delete().where(table.c.traversal_id.in_(of_group)))
+    open_ones = traversals.c.status.in_(
+        (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED, TraversalStatus.FAILED)
+    )
+    ended = {"status": TraversalStatus.SUPERSEDED, "reason": because, "ended_at": tx.clock()}
+    tx.execute(
+        traversals.update().where(traversals.c.group_id == identity, open_ones).values(ended)
+    )
+    for table in (operations, resources, observations, plans):
+        tx.execute(table.delete().where(table.c.group_id == identity))
+    changes = dict.fromkeys(
+        ("current_traversal", "last_complete_goal", "in_force", "stack_name", "stack_id")
+    )
+    tx.execute(
+        groups.update()
+        .where(groups.c.id == identity)
+        .values(**changes, restored=False, definition_version=groups.c.defined)
     )
 
 

@@ -194,6 +194,8 @@ groups = _table(
     sa.Column("stack_name", sa.String(255)),
     _id("stack_id"),
     sa.Column("adopted", sa.BigInteger),
+    # Its other rows are older than what happened in the cloud: see docs/backup.md.
+    sa.Column("restored", sa.Boolean, nullable=False, server_default="0"),
     # The user's workflow that receives events; the last row of the journal that it received; and
     # the event whose delivery failed, once that was recorded.
     sa.Column("hook", sa.String(255)),

@@ -154,7 +154,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     told = None if deposed is None else clean(deposed)
     why_not = None if not_ready is None else clean(not_ready)
     names = tuple(map(clean, running))
-    done = frozenset(map(clean, in_effect))
+    done = tuple(map(clean, in_effect))
     able = rehearsal_capability(said.get("rehearsals"))
     return at, Heartbeat(
         *(said["epoch"], ago, names, told, known, stopping, why_not, boot, done), able

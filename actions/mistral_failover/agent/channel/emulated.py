@@ -123,7 +123,7 @@ class EmulatedChannel:
             said["stopping"],
             said["not_ready"],
             said["boot"],
-            frozenset(said["in_effect"]),
+            tuple(said["in_effect"]),
             rehearsal_capability(said.get("rehearsals")),
         )
 

@@ -161,8 +161,8 @@ class Heartbeat:
     ``stopping``: whether something of an earlier epoch may still run. ``not_ready``: why the agent
     can carry out no command, in words; None if it can. ``boot``: the identity of the server's
     present boot; None if the agent does not report it. ``in_effect``: the names of commands that
-    succeeded on this boot, or of which their check finds that they are in effect. ``rehearsals``:
-    what it can rehearse; None if it does not say.
+    succeeded on this boot, or of which their check finds that they are in effect, the latest last.
+    ``rehearsals``: what it can rehearse; None if it does not say.
     """
 
     epoch: int
@@ -173,7 +173,7 @@ class Heartbeat:
     stopping: bool = False
     not_ready: str | None = None
     boot: str | None = None
-    in_effect: frozenset[str] = frozenset()
+    in_effect: tuple[str, ...] = ()
     rehearsals: RehearsalCapability | None = None
 
 

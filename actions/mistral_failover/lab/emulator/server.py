@@ -33,6 +33,7 @@ from mistral_failover.lab.emulator import (
     naming,
     network,
     orchestration,
+    quota_sets,
     snapshots,
     volume,
 )
@@ -72,6 +73,7 @@ def application(emulation: Emulation) -> Starlette:
                 *SERVICES.values(),
                 compute_devices,
                 instance_actions,
+                quota_sets,
                 snapshots,
             )
             for route in module.routes()

@@ -7,6 +7,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
+from mistral_failover.lab.emulator import quotas
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import Snapshot, new_id
 from mistral_failover.lab.emulator.volume import SERVICE, TIME, refused
@@ -59,6 +60,9 @@ def _create_snapshot(call: Call) -> Any:
             f"Invalid volume: Volume {volume.id} status must be available, but current status is: "
             f"{volume.status}.",
         )
+    owner, state = volume.project_id, call.emulation.state
+    if why := quotas.no_volume(state, owner, volume.size, kind="snapshots"):
+        raise refused(413, why)
     snapshot = Snapshot(
         new_id(),
         volume.project_id,

@@ -195,6 +195,7 @@ CONFIG: dict[str, Any] = {
     "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
+    "quotas": {},  # by project, what `openstack quota set` has set for it
     "gone": [],  # flavors, by name, and images that were deleted
     # Keystone's catalog. Endpoints by service type, with {url} and {project}; None: none.
     "endpoints": {},

@@ -11,7 +11,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import attachments
+from mistral_failover.lab.emulator import attachments, quotas
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.servers import zone_shown
 from mistral_failover.lab.emulator.state import Attachment, Snapshot, Volume, new_id
@@ -170,6 +170,8 @@ def _create(call: Call) -> Any:
             f"Invalid input received: Volume size '{size}'GB cannot be smaller than the snapshot "
             f"size {snapshot.size}GB. They must be >= original snapshot size.",
         )
+    if why := quotas.no_volume(call.emulation.state, call.project_id, int(size)):
+        raise refused(413, why)
     volume = create(
         call.emulation,
         project_id=call.project_id,
@@ -276,19 +278,18 @@ def _tell_owner(emulation: Emulation, volume: Volume) -> None:
 
 def _limits(call: Call) -> Any:
     """What the project's quota allows, and what is used of it. -1: any number."""
-    state, quota = call.emulation.state, call.emulation.state.config["quota"]
-    mine = call.project_id
-    volumes = [each.size for each in state.volumes.values() if each.project_id == mine]
-    snapshots = [each.size for each in state.snapshots.values() if each.project_id == mine]
+    state = call.emulation.state
+    quota = quotas.limits(state, call.project_id, quotas.BLOCK_STORAGE)
+    used = quotas.used(state, call.project_id)
     absolute = {
-        "maxTotalVolumes": quota.get("volumes", -1),
-        "maxTotalSnapshots": quota.get("snapshots", -1),
-        "maxTotalVolumeGigabytes": quota.get("gigabytes", -1),
+        "maxTotalVolumes": quota["volumes"],
+        "maxTotalSnapshots": quota["snapshots"],
+        "maxTotalVolumeGigabytes": quota["gigabytes"],
         "maxTotalBackups": -1,
         "maxTotalBackupGigabytes": -1,
-        "totalVolumesUsed": len(volumes),
-        "totalSnapshotsUsed": len(snapshots),
-        "totalGigabytesUsed": sum(volumes) + sum(snapshots),
+        "totalVolumesUsed": used["volumes"],
+        "totalSnapshotsUsed": used["snapshots"],
+        "totalGigabytesUsed": used["gigabytes"],
         "totalBackupsUsed": 0,
         "totalBackupGigabytesUsed": 0,
     }
@@ -430,6 +431,9 @@ def _extend(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
             f"Invalid volume: Volume {volume.id} status must be '{{'status': 'available'}}' to "
             f"extend, currently {volume.status}.",
         )
+    state = call.emulation.state
+    if why := quotas.no_volume(state, volume.project_id, size - volume.size, kind=""):
+        raise refused(413, why)
     volume.size = size
     call.emulation.changed()
 

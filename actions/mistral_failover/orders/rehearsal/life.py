@@ -28,9 +28,9 @@ from mistral_failover.model.order import Order
 from mistral_failover.model.rehearsal_goal import definition_of, rehearsal_goal
 from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.orders import operator_order
-from mistral_failover.orders.rehearsal.ending import record_end, traversal_id
 from mistral_failover.orders.rehearsal.planning import PlannedRehearsal, draft, refuse_at_work
-from mistral_failover.orders.rehearsal.report import RehearsalReport
+from mistral_failover.orders.rehearsal_end import record_end, traversal_id
+from mistral_failover.orders.rehearsal_report import RehearsalReport
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import rehearsals

@@ -147,6 +147,7 @@ def _proven_off(attempt: Attempt, server: str, may_write: str) -> str:
     """Stop a server that no fence has stopped. Raises ActionError FENCE_UNPROVEN; blocked, if an
     operator can confirm it, because its fence left a guest that ``may_write``."""
     from mistral_failover.cloud import servers
+    from mistral_failover.model.remedies import need, sentence
     from mistral_failover.runtime.errors import ActionError, confirm_command, start_command
 
     evidence = servers.stop(attempt.tools.cloud, server, STOP_LIMIT)
@@ -160,12 +161,14 @@ def _proven_off(attempt: Attempt, server: str, may_write: str) -> str:
             blocked=True,
         )
     if not evidence.proven:
+        delete = need("DELETE_SERVER", server=server)
         raise ActionError(
             "FENCE_UNPROVEN",
             f"server {server} boots from the disk that the next one gets, and is not proven off: "
             f"{evidence.observed.rstrip('.')}",
-            f"Make sure that it is off and delete it: openstack server delete {server}. Then: "
+            f"Make sure that it is off. {sentence([delete], '')}. Then: "
             f"{start_command(attempt.operation['group'])}",
+            needs=(delete,),
         )
     return evidence.observed
 

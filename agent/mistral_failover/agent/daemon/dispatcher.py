@@ -98,6 +98,8 @@ class CommandDispatcher:
         self._pending_notice = _PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
         self._in_effect: tuple[str, ...] = ()
+        self.ended = threading.Event()
+        """Set whenever a command that ran has ended."""
         # None until an executor sent it.
         self._member = config.identity.member or journal.member()
         self._closing = False
@@ -216,6 +218,7 @@ class CommandDispatcher:
                 del self._jobs[job.key]
                 self._changed.notify_all()
                 if job.began is not None:  # it would count as still running
+                    self.ended.set()
                     self._heartbeat_at_once()
             self._tell(job.request, document, job.replies)
 

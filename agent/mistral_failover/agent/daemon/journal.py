@@ -271,10 +271,11 @@ class Journal:
 
     def in_effect(self, epoch: int) -> list[JournalEntry]:
         """Return of each command's name the latest request of an epoch that succeeded, on whatever
-        boot, in the order of the names."""
+        boot, the latest last."""
         return self._rows(
             "WHERE number IN (SELECT MAX(number) FROM commands WHERE epoch = ? AND reply_to != ''"
-            " AND rehearsal = '' AND state = 'done' AND exit_code = 0 GROUP BY name) ORDER BY name",
+            " AND rehearsal = '' AND state = 'done' AND exit_code = 0 GROUP BY name)"
+            " ORDER BY number",
             (epoch,),
         )
 

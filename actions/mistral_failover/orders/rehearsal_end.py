@@ -16,7 +16,7 @@ from mistral_failover.convergence.traversals import begin
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.rehearsal_goal import ended_goal
 from mistral_failover.model.rehearsals import RehearsalOutcome
-from mistral_failover.orders.rehearsal.report import rehearsal_report
+from mistral_failover.orders.rehearsal_report import rehearsal_report
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import details, plans, rehearsals
 from mistral_failover.store.rehearsals import RehearsalRow
