@@ -179,7 +179,7 @@ def copy_of_snapshot(
 @dataclass(frozen=True)
 class _Things:
     """What is made here. ``word``: what it is; ``rows``: where Cinder lists it; ``kind``: how its
-    absence is asked for; ``command``: the noun of its commands."""
+    absence is asked for."""
 
     word: str
     rows: str
