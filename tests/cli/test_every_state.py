@@ -931,7 +931,7 @@ PLAYS = {
         "SWEEP", partial(volume_in, state="backing-up"), ("BLOCKED", "DOWN"), backup_ended
     ),
     "volume in error": Play("SET_VOLUME", partial(volume_in, state="error"), ("BLOCKED", "DOWN")),
-    "volume stuck": Play("MARK_VOLUME", partial(volume_in, state="detaching"), ("BLOCKED", "DOWN")),
+    "volume stuck": Play("MARK_VOLUME", volume_stuck, ("BLOCKED", "DOWN")),
     "attachment unknown": Play("DELETE_ATTACHMENT", attachment_unknown, ("BLOCKED", "DOWN")),
     "server in error": Play("STOP_SERVER", server_in_error, ("BLOCKED", "DOWN")),
     "healthy server in error": Play("RESET_SERVER", server_in_error, ("BLOCKED", "DOWN"), reset),

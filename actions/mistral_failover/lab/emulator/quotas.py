@@ -22,13 +22,13 @@ def limits(state: CloudState, project_id: str, kinds: tuple[str, ...]) -> dict[s
 def used(state: CloudState, project_id: str) -> dict[str, int]:
     """What a project uses of its quotas."""
     servers = sum(each.project_id == project_id for each in state.servers.values())
-    volumes = [each for each in state.volumes.values() if each.project_id == project_id]
-    snapshots = [each for each in state.snapshots.values() if each.project_id == project_id]
+    volumes = [each.size for each in state.volumes.values() if each.project_id == project_id]
+    snapshots = [each.size for each in state.snapshots.values() if each.project_id == project_id]
     return {
         **{kind: servers * each for kind, each in FLAVOR.items()},
         "volumes": len(volumes),
         "snapshots": len(snapshots),
-        "gigabytes": sum(each.size for each in (*volumes, *snapshots)),
+        "gigabytes": sum(volumes) + sum(snapshots),
     }
 
 
