@@ -15,13 +15,14 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: drill test lint docs clean
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
 .PHONY: test-ui pictures
+.PHONY: test-spec spec
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
 .PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
 .PHONY: cloud-install cloud-up cloud-down cloud-status
 .PHONY: test-machines test-machines-down test-losses
 .PHONY: machines-install machines-up machines-down machines-soak
 .PHONY: bench bench-cloud bench-cloud-short bench-machines
-.PHONY: wheels agent-deb agent-rpm agent-zipapp
+.PHONY: release wheels agent-deb agent-rpm agent-zipapp
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -39,6 +40,18 @@ drill: $(STAMP)
 test: $(STAMP)
 	$(TOOL) support.fence_agents
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
+
+# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
+# Java is Debian's, installed if it is missing and you are root.
+test-spec: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) support.java
+	$(BIN)/pytest -m spec tests/spec -n 1 --timeout=900 --durations=10
+
+# Its larger models: the table of docs/safety.md, an hour. MODELS: parts of their names.
+spec: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) spec $(MODELS)
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)
@@ -118,6 +131,13 @@ agent-deb agent-rpm agent-zipapp: $(STAMP)
 # Both wheels, in dist.
 wheels: $(STAMP)
 	$(BIN)/python -m deploy.wheels dist
+
+# All of a release, in dist: both wheels and source distributions, the change log, SBOMs, hashes.
+# VERSION=1.0.0 writes the version before; commit that.
+release: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[release]'
+	$(if $(VERSION),$(BIN)/python -m deploy.version $(VERSION))
+	$(BIN)/python -m deploy.release dist
 
 # It, on every Python from 3.9 on that is installed here (pyenv's too).
 test-guests: $(STAMP)

@@ -36,6 +36,13 @@ def build_agent(folder: Path) -> Path:
 
 
 def _build(folder: Path, *names: str) -> Path:
+    (wheel,) = build_kind("--wheel", folder, *names)
+    return wheel
+
+
+def build_kind(kind: str, folder: Path, *names: str) -> list[Path]:
+    """Build these sources as uv's ``kind`` into a folder; return the paths. Raises as
+    :func:`build`."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     with tempfile.TemporaryDirectory() as work:
         for name in names:
@@ -45,11 +52,11 @@ def _build(folder: Path, *names: str) -> Path:
                 shutil.copy(ROOT / name, Path(work) / "in" / name)
         place = Path(work) / "in" / AGENT if names == (AGENT,) else Path(work) / "in"
         pinned = ("--build-constraints", str(ROOT / "deploy" / "agent" / "build.txt"))
-        uv = (sys.executable, "-m", "uv", "build", "--quiet", "--wheel", *pinned)
+        uv = (sys.executable, "-m", "uv", "build", "--quiet", kind, *pinned)
         subprocess.run([*uv, "--out-dir", f"{work}/out", str(place)], check=True)
-        (wheel,) = Path(work, "out").glob("*.whl")
         folder.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(wheel, folder))
+        made = [*Path(work, "out").glob("*.whl"), *Path(work, "out").glob("*.tar.gz")]
+        return [Path(shutil.copy(each, folder)) for each in made]
 
 
 def main() -> int:

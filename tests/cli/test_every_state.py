@@ -6,10 +6,12 @@ rows."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -196,6 +198,16 @@ def standby_hung(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def not_rehearsed(make: Callable[..., Walk]) -> Walk:
+    """A rehearsal found that the standby lacks a package."""
+    walk = make()
+    cloud, server = walk.deployment.cloud, walk.server("db_b")
+    cloud.fault("server", server, "lacks_package")
+    assert walk.types(f"failover rehearse {walk.group}") == 1
+    cloud.fault("server", server, "repaired")
+    return walk
+
+
 def holder_off(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
@@ -316,6 +328,17 @@ def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=["confirm"])
     cloud = walk.deployment.cloud
     cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "power_off")
+    assert walk.types(f"failover start {walk.group} --lost db_a") == 3
+    assert walk.obeys("CONFIRM_FENCED") == 3
+    return walk
+
+
+def evacuation_failed(make: Callable[..., Walk]) -> Walk:
+    """An evacuation that found no host has left the server in ERROR on the dead one."""
+    walk = make(fence=["confirm"])
+    cloud, server = walk.deployment.cloud, walk.server("db_a")
+    cloud.fault("host", cloud.guests()[server]["host"], "power_off")
+    walk.operator.reset_server(server, "error")
     assert walk.types(f"failover start {walk.group} --lost db_a") == 3
     assert walk.obeys("CONFIRM_FENCED") == 3
     return walk
@@ -621,6 +644,18 @@ def given_again(walk: Walk) -> None:
     assert walk.obeys("REDEFINE") == 0
 
 
+def backup_loaded(make: Callable[..., Walk]) -> Walk:
+    """The last line of a backup is as docs/backup.md has it."""
+    walk = make()
+    walk.file = written(walk, examples.group(1, walk.group))
+    (statement,) = set(re.findall(r"UPDATE failover_groups[^;]*;", page("backup")))
+    mine = statement.replace(";", " WHERE name = ?")
+    file = Path(walk.deployment.folder) / "failover.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(mine, (walk.group,))
+    return walk
+
+
 def deleted_again(walk: Walk) -> None:
     fenced_again(walk)
     define(walk)
@@ -665,7 +700,7 @@ CHAIN = Path(workflows.__file__).parent / "converge.yaml"
 def install_chain(walk: Walk, chain: str, check: str) -> None:
     """Install a chain that checks something after the fence."""
     text = CHAIN.read_text(encoding="utf-8").replace("failover.converge", chain)
-    text = text.replace("through: fence\n", "through: fence\n        hold: true\n")
+    text = text.replace("through: fence}", "through: fence, hold: true}")
     text = text.replace("- quiesce: <%", "- check: <%", 1)
     task = f"    check:\n      action: {check}\n      on-success: quiesce\n\n    quiesce:\n"
     file = Path(walk.deployment.folder) / f"{chain}.yaml"
@@ -857,6 +892,7 @@ SERVING = ("COMPLETE", "SERVING")
 PLAYS = {
     "defined": Play("ACTIVATE", defined, DEFINED),
     "out of service": Play("ACTIVATE", out_of_service, OUT),
+    "backup": Play("BEGIN_AGAIN", backup_loaded, ("DEFINED", "UNKNOWN")),
     "server gone": Play("MOVE", holder_gone, DOWN),
     "server off": Play("MOVE", holder_off, DOWN),
     "single server off": Play("BRING_BACK", single_off, DOWN),
@@ -870,6 +906,7 @@ PLAYS = {
     "standby without a stack deleted": Play(
         "NAME_SERVER", loose_standby_deleted, DEGRADED, another_named
     ),
+    "standby not rehearsed": Play("REHEARSE", not_rehearsed, DEGRADED),
     "standby off": Play("START_SERVER", no_standby, DEGRADED),
     "standby locked and off": Play("UNLOCK_SERVER", standby_locked_and_off, DEGRADED),
     **{
@@ -923,6 +960,9 @@ PLAYS = {
     "fence unprovable": Play("CONFIRM_FENCED", fence_unprovable, ("BLOCKED", "DOWN"), confirmed),
     "volume on a dead host": Play(
         "DELETE_SERVER", volume_on_a_dead_host, ("BLOCKED", "DOWN"), volume_freed
+    ),
+    "server in ERROR on a dead host": Play(
+        "DELETE_SERVER", evacuation_failed, ("BLOCKED", "DOWN"), volume_freed
     ),
     "volume going along": Play(
         "KEEP_VOLUME", volume_going_along, ("BLOCKED", "DOWN"), volume_freed

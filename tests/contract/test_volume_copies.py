@@ -48,14 +48,14 @@ def test_a_volume_in_use_is_copied_once_and_the_copy_is_attached_beside_it(
     (copyable,) = refuse_uncopyable(cloud, [held])
     taken = take_snapshots(cloud, {held: name}, METADATA, LIMIT)
     again = take_snapshots(cloud, {held: name}, METADATA, LIMIT)
-    assert taken == again
+    assert taken.ids == again.ids
 
-    copy = copy_of_snapshot(cloud, taken[held], copyable.size, name, METADATA, LIMIT)
-    assert copy == copy_of_snapshot(cloud, taken[held], copyable.size, name, METADATA, LIMIT)
+    copy = copy_of_snapshot(cloud, taken.ids[held], copyable.size, name, METADATA, LIMIT)
+    assert copy == copy_of_snapshot(cloud, taken.ids[held], copyable.size, name, METADATA, LIMIT)
     attach(cloud, copy, pair.ids["db_b"], LIMIT)
 
     (shown,) = cloud.cinder_rows("volumes", "/volumes/detail", name=name)
-    assert (shown["id"], shown["snapshot_id"], shown["status"]) == (copy, taken[held], "in-use")
+    assert (shown["id"], shown["snapshot_id"], shown["status"]) == (copy, taken.ids[held], "in-use")
     assert shown["metadata"] == METADATA
     assert cloud.volume(held).attachments[0]["server_id"] == pair.ids["db_a"]
 
@@ -71,7 +71,7 @@ def test_a_copy_that_is_attached_is_not_deleted(
     cloud: Cloud, rig: Rig, pair: Made, held: str, name: str
 ) -> None:
     taken = take_snapshots(cloud, {held: name}, METADATA, LIMIT)
-    copy = copy_of_snapshot(cloud, taken[held], 1, name, METADATA, LIMIT)
+    copy = copy_of_snapshot(cloud, taken.ids[held], 1, name, METADATA, LIMIT)
     attach(cloud, copy, pair.ids["db_b"], LIMIT)
 
     with pytest.raises(CloudError) as raised:

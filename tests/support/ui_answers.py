@@ -163,6 +163,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "restored": False,
         "in_force": {"differs": False, "lines": []},
         "incidents": [
             {
@@ -197,6 +198,14 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "defects": [],
         "unstarted": [],
         "restarts": [],
+        "rehearsal": {
+            "running": False,
+            "at": None,
+            "status": None,
+            "reason": "",
+            "on": [],
+            "to_service": None,
+        },
         "waiting": [],
         "chain": None,
         "agents": {},

@@ -149,7 +149,7 @@ def test_an_agent_that_does_not_tell_its_boot_is_believed_as_before(
 
     def as_before(channel: Any, to: Any) -> Any:
         beat = heard(channel, to)
-        return beat and replace(beat, boot=None, in_effect=frozenset())
+        return beat and replace(beat, boot=None, in_effect=())
 
     monkeypatch.setattr(EmulatedChannel, "heard", as_before)
     restart(serving, operator)

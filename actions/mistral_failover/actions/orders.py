@@ -13,6 +13,8 @@ from inspect import Parameter
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.groups import agent_epochs
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import (
     FAILOVER,
@@ -49,6 +51,7 @@ class _VerbAction(FailoverAction):
         group = text("group", given["group"])
         reader = optional_text if verb.because else text
         because = reader("because", given["because"]) or verb.because
+        agent_epochs.refuse_restored(group_snapshot(request, group).state)
         return verb.start(request, group, read_order(verb, given), because)
 
 
@@ -73,7 +76,9 @@ class _PlanAction(FailoverAction):
                     f"{name}: {verb.name} has no such input",
                     f"Its inputs: {', '.join(verb.given)}.",
                 )
-        return planner.plan(request, text("group", group), read_order(verb, given))
+        name = text("group", group)
+        agent_epochs.refuse_restored(group_snapshot(request, name).state)
+        return planner.plan(request, name, read_order(verb, given))
 
 
 class StartPlan(FailoverAction):

@@ -41,6 +41,7 @@ class Suspension:
 class AdmissionContext:
     """What is known when an alarm arrives; times in seconds by the database's clock.
 
+    ``restored``: what the store has of the group is older than what happened in the cloud.
     ``member``: the one that the alarm is about; None if the alarm does not say and several members
     hold roles. ``in_service``: whether the group's goal assigns any role; a group that was removed
     or never activated is not in service. ``strangers``: servers (or hosts) that the alarm names and
@@ -60,6 +61,7 @@ class AdmissionContext:
     admitted: Sequence[float]
     limits: Limits
     now: float
+    restored: bool = False
     pause: Suspension | None = None
     maintenance: Suspension | None = None
     replacing: frozenset[str] = frozenset()
@@ -132,11 +134,20 @@ def _not_firing(alarm: Alarm, situation: AdmissionContext) -> Found:
     return None if alarm.firing else (Decision.IGNORED, _NOTHING_NEW)
 
 
+def _restored(alarm: Alarm, situation: AdmissionContext) -> Found:
+    """Who serves is not known, so nothing may be taken from any member."""
+    if not situation.restored:
+        return None
+    return Decision.HELD, (
+        f"what the state store has of {situation.group} is older than what happened since"
+    )
+
+
 def _not_in_service(alarm: Alarm, situation: AdmissionContext) -> Found:
     """An alarm does not activate a group that an operator took out of service."""
-    return (
-        None if situation.in_service else (Decision.IGNORED, f"{situation.group} is not in service")
-    )
+    if situation.in_service or situation.restored:
+        return None
+    return Decision.IGNORED, f"{situation.group} is not in service"
 
 
 def _strangers(alarm: Alarm, situation: AdmissionContext) -> Found:
@@ -260,6 +271,7 @@ RULES: Mapping[AdmissionRule, Callable[[Alarm, AdmissionContext], Found]] = {
     AdmissionRule.UNNAMED: _unnamed,
     AdmissionRule.HEARD_BEFORE: _heard_before,
     AdmissionRule.KNOWN_FACT: _known_fact,
+    AdmissionRule.RESTORED: _restored,
     AdmissionRule.PAUSED: _paused,
     AdmissionRule.MAINTENANCE: _maintenance,
     AdmissionRule.OVER: _over,

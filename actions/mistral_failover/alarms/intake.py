@@ -298,6 +298,7 @@ def judge(
         group=snapshot.group.name,
         member=member,
         in_service=snapshot.in_service,
+        restored=state.restored,
         strangers=subject.strangers,
         known=before is not None and before.decision != Decision.HELD,
         lost=lost,

@@ -166,7 +166,7 @@ class Create(_DefinitionCommand):
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Check, define, follow."""
         given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
-        if self.known(given.name):
+        if self.known(given.name) and not self._restored(given.name):
             raise CommandFailed(
                 f"The group {given.name} exists already. Change it with 'failover group update', "
                 "or choose another --name. [GROUP_EXISTS]"
@@ -185,6 +185,11 @@ class Create(_DefinitionCommand):
             missing = self._missing(given.name)
             facts["missing"] = _missing_lines(missing) if for_people(parsed_args) else missing
         return facts
+
+    def _restored(self, name: str) -> bool:
+        """Return whether the group that exists has only what is older than the world: then it is
+        created again."""
+        return bool(self.run_action("failover.status", group=name)["restored"])
 
     def _missing(self, name: str) -> list[dict[str, str]]:
         """Return what the doctor finds missing for a failover of the group."""

@@ -247,12 +247,14 @@ def _host_id(project_id: str, host: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The result of a rung: whether it is proven that the guest does not write, and by what.
-    ``needs``: what a person does so that Nova does what it refused, in order."""
+    ``needs``: what a person does so that Nova does what it refused, in order. ``disks``: of a rung
+    that is ``of_disks``, those that the guest does not write to any more; see `system_disk`."""
 
     proven: bool
     rung: str
     observed: str
     needs: tuple[Need, ...] = ()
+    disks: tuple[str, ...] = ()
 
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
@@ -527,6 +529,19 @@ def volumes_deleted_with(cloud: Cloud, server_id: str, *, root: bool = False) ->
     volumes = VOLUMES.of(shown["server"])
     along = [str(each["id"]) for each in volumes if DELETE_ON_TERMINATION.of(each)]
     return [each for each in along if root or not is_root(cloud, server_id, each)]
+
+
+def volumes_on(cloud: Cloud, server_id: str) -> list[str]:
+    """Return the volumes that Nova has on a server; none if it is gone. Raises `CloudError`."""
+    path = url_path("servers", server_id)
+    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
+    return [] if shown is None else [str(each["id"]) for each in VOLUMES.of(shown["server"])]
+
+
+def system_disk(server_id: str) -> str:
+    """Return what the disk is called that Nova makes for a server that boots from no volume. In a
+    Ceph pool (``images_type = rbd``) it has this name."""
+    return f"{server_id}_disk"
 
 
 def is_root(cloud: Cloud, server_id: str, volume_id: str) -> bool:

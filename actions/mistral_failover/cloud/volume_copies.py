@@ -9,6 +9,7 @@ looks first.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,10 @@ _STATUS, _SIZE = Field("Cinder", "status"), Field("Cinder", "size")
 _ENCRYPTED = Field("Cinder", "encrypted")
 _LIMITS, _ABSOLUTE = Field("Cinder", "limits"), Field("Cinder", "absolute")
 _UNLIMITED = -1
+_SEE_WHY = (
+    "See Cinder's messages of the project, and cinder-volume's log. Its backend may have no room, "
+    "or take no snapshots of volumes in use."
+)
 _ROOM = (
     ("volumes", Field("Cinder", "maxTotalVolumes"), Field("Cinder", "totalVolumesUsed")),
     ("snapshots", Field("Cinder", "maxTotalSnapshots"), Field("Cinder", "totalSnapshotsUsed")),
@@ -73,8 +78,7 @@ def _uncopyable(volume_id: str, why: str) -> CloudError:
     return CloudError(
         "CANNOT_COPY",
         f"Volume {volume_id} cannot be copied for a rehearsal: it {why}.",
-        remedy="Rehearse the failover of such a group by hand, in a maintenance window: failover "
-        "switchover.",
+        remedy="Try the failover of such a group by a planned move, when its users can wait.",
     )
 
 
@@ -96,58 +100,73 @@ def _refuse_without_room(cloud: Cloud, volumes: Iterable[CopiedVolume]) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Snapshots:
+    """Snapshots that were taken. ``ids``: by volume. ``requested_by``: when the last of them was
+    requested at the latest, on the monotonic clock."""
+
+    ids: Mapping[str, str]
+    requested_by: float
+
+
 def take_snapshots(
-    cloud: Cloud, names: Mapping[str, str], metadata: Mapping[str, str], limit: float
-) -> dict[str, str]:
-    """Take a snapshot of each volume, all requested at once; return the snapshot's id by volume.
+    cloud: Cloud, names: Mapping[str, str], metadata: dict[str, str], limit: float
+) -> Snapshots:
+    """Take a snapshot of each volume, all requested at once.
 
     ``names``: by the volume's id, the snapshot's name, which only it has. ``limit``: seconds in
     total. Raises `CloudError` SNAPSHOT_FAILED, QUOTA, TIMEOUT.
     """
     waits = {volume_id: ResendPolicy(cloud) for volume_id in names}
+    requested_by = time.monotonic()
 
     def step() -> ProbeResult:
+        nonlocal requested_by
         done: dict[str, str] = {}
         states = []
         for volume_id, name in names.items():
             row = _only(_SNAPSHOTS.named(cloud, name))
             if row is None:
                 states.append(_request_snapshot(cloud, waits[volume_id], volume_id, name, metadata))
+                requested_by = time.monotonic()
                 continue
             waits[volume_id].answered()
             status = str(_STATUS.of(row))
             if status == "available":
                 done[volume_id] = str(_ID.of(row))
             elif status != "creating":
-                raise _failed("SNAPSHOT_FAILED", f"a snapshot of volume {volume_id}", status)
+                raise CloudError(
+                    "SNAPSHOT_FAILED",
+                    _failed(f"a snapshot of volume {volume_id}", status),
+                    remedy=_SEE_WHY,
+                    service="Cinder",
+                )
             states.append(status)
         return ProbeResult(
             ", ".join(sorted(set(states))), done=len(done) == len(names), result=done
         )
 
-    found: dict[str, str] = _carried_out(
-        cloud, waits.values(), step, f"snapshots of {len(names)} volumes", limit
-    )
-    return found
+    what = f"snapshots of {len(names)} volumes"
+    found: dict[str, str] = _carried_out(cloud, waits.values(), step, what, limit)
+    return Snapshots(found, requested_by)
 
 
 def _request_snapshot(
-    cloud: Cloud, repeats: ResendPolicy, volume_id: str, name: str, metadata: Mapping[str, str]
+    cloud: Cloud, repeats: ResendPolicy, volume_id: str, name: str, metadata: dict[str, str]
 ) -> str:
     """Request a snapshot unless an earlier request may still take effect; return the state."""
     if not repeats.allow():
         return repeats.no_effect_yet("no snapshot yet").state
     reach("snapshot.before")
     with repeats.sending(f"take a snapshot of volume {volume_id}"):
-        cloud.volumes.volume_snapshots.create(
-            volume_id, force=True, name=name, metadata=dict(metadata)
-        )
+        snapshot = {"volume_id": volume_id, "force": True, "name": name, "metadata": metadata}
+        cloud.volumes.client.post("/snapshots", body={"snapshot": snapshot})
     reach("snapshot.after")
     return "requested"
 
 
 def copy_of_snapshot(
-    cloud: Cloud, snapshot_id: str, size: int, name: str, metadata: Mapping[str, str], limit: float
+    cloud: Cloud, snapshot_id: str, size: int, name: str, metadata: dict[str, str], limit: float
 ) -> str:
     """Make a volume from a snapshot; return its id once it can be attached. ``size``: in GiB;
     ``name``: the volume's, which only it has. Raises `CloudError` COPY_FAILED, QUOTA, TIMEOUT."""
@@ -161,15 +180,19 @@ def copy_of_snapshot(
             if status in USABLE:
                 return ProbeResult(status, done=True, result=str(_ID.of(row)))
             if status.startswith("error"):
-                raise _failed("COPY_FAILED", f"the copy {name}", status)
+                raise CloudError(
+                    "COPY_FAILED",
+                    _failed(f"the copy {name}", status),
+                    remedy=_SEE_WHY,
+                    service="Cinder",
+                )
             return ProbeResult(status)
         if not repeats.allow():
             return repeats.no_effect_yet("no copy yet")
         reach("copy.before")
         with repeats.sending(f"make a volume from snapshot {snapshot_id}"):
-            cloud.volumes.volumes.create(
-                size, snapshot_id=snapshot_id, name=name, metadata=dict(metadata)
-            )
+            copy = {"snapshot_id": snapshot_id, "size": size, "name": name, "metadata": metadata}
+            cloud.volumes.client.post("/volumes", body={"volume": copy})
         reach("copy.after")
         return ProbeResult("requested")
 
@@ -187,7 +210,7 @@ class _Things:
 
     def named(self, cloud: Cloud, name: str) -> list[Mapping[str, Any]]:
         """Return those of the project with this name."""
-        rows = cloud.cinder_rows(self.rows, f"/{self.rows}/detail", name=name)
+        rows = cloud.cinder_rows(self.rows, url_path(self.rows, "detail"), name=name)
         return [row for row in rows if _NAME.of(row) == name]
 
     def is_gone(self, cloud: Cloud, identity: str) -> bool:
@@ -266,14 +289,8 @@ def _carried_out(
         raise
 
 
-def _failed(code: str, what: str, status: str) -> CloudError:
-    return CloudError(
-        code,
-        f"Cinder did not make {what}: it is {status}.",
-        remedy="See why: openstack volume message list, and cinder-volume's log. Its backend may "
-        "have no room, or take no snapshots.",
-        service="Cinder",
-    )
+def _failed(what: str, status: str) -> str:
+    return f"Cinder did not make {what}: it is {status}."
 
 
 def _only(rows: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:

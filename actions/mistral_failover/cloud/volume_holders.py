@@ -345,15 +345,22 @@ def target_refused(
     return error
 
 
-def server_in_error(what: str, server_id: str) -> CloudError:
-    """Nova detaches nothing from a server in ERROR, even if its host is well."""
-    ways = need("STOP_SERVER", server=server_id), need("RESET_SERVER", server=server_id)
+def server_in_error(what: str, server_id: str, off: str | None = None) -> CloudError:
+    """Nova detaches nothing from a server in ERROR, even if its host is well. ``off``: the proof
+    that the guest is off; then its host may be dead, and carry no stop out."""
+    message = (
+        f"Could not detach {what} from server {server_id}: the server is in ERROR, and Nova "
+        "detaches nothing from it"
+    )
+    if off is None:
+        ways = need("STOP_SERVER", server=server_id), need("RESET_SERVER", server=server_id)
+        return CloudError("SERVER_IN_ERROR", message, remedy=_ways(*ways), needs=ways, blocked=True)
+    delete = need("DELETE_SERVER", server=server_id)
     return CloudError(
         "SERVER_IN_ERROR",
-        f"Could not detach {what} from server {server_id}: the server is in ERROR, and "
-        "Nova detaches nothing from it",
-        remedy=_ways(*ways),
-        needs=ways,
+        f"{message}. The member is proven off ({off.rstrip('.')}), so its host may be dead",
+        remedy=_ways(delete),
+        needs=(delete,),
         blocked=True,
     )
 

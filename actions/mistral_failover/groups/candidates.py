@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mistral_failover.agent.channel.interface import Heartbeat
@@ -77,6 +77,7 @@ def member_facts(
     lost: frozenset[str],
     *,
     thorough: bool = False,
+    listen: Callable[[Mapping[str, Heartbeat]], object] | None = None,
 ) -> list[MemberFact]:
     """Check each member except the lost ones: its server, and whether it is in maintenance.
 
@@ -84,7 +85,7 @@ def member_facts(
     be started there, so nothing must be fenced for it. Where several could take a role the state of
     each is read, to prefer one: on which hosts they are, whose agents are silent or lack a command,
     and who is in the zone of its volumes. ``thorough``: in any case, and of the lost as well. Every
-    call is bounded, and so is their number (``LOOK``).
+    call is bounded, and so is their number (``LOOK``). ``listen``: gets the heartbeats, by member.
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
@@ -106,6 +107,8 @@ def member_facts(
             first = _deleted_first(cloud, group.stack, member, end)
             facts[member.name] = replace(facts[member.name], deleted_first=first)
     heard = heard_agents(request, group, group_id, able)
+    if listen is not None:
+        listen(heard)
     for name, beat in heard.items():
         if why := not_ready(beat):
             facts[name] = facts[name].ruled_out(why)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mistral_failover.convergence.records import Action, GroupState, Record, Status, TraversalStatus
-from mistral_failover.groups import unfinished_replacements
+from mistral_failover.groups import agent_epochs, unfinished_replacements
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
@@ -73,6 +73,10 @@ def judged_services(
         identity = row.state.id
         mine = records.get(identity, [])
         engine = EngineView()
+        if row.state.restored:
+            state = ServiceState(Service.UNKNOWN, (agent_epochs.older(row.state.name),), None, None)
+            found[identity] = JudgedService(row.state.name, state, engine, None, row.look)
+            continue
         try:
             group = runtime.definitions.group(tx, row.state) if mine else None
         except InvalidDocument as error:  # it needs a package that is gone

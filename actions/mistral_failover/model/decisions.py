@@ -28,6 +28,8 @@ class AdmissionRule(StrEnum):
     UNNAMED = "unnamed"
     HEARD_BEFORE = "heard_before"
     KNOWN_FACT = "known_fact"
+    RESTORED = "restored"
+    """What the store has of the group is older than what happened in the cloud."""
     PAUSED = "paused"
     MAINTENANCE = "maintenance"
     OVER = "over"

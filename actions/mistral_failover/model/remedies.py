@@ -60,6 +60,13 @@ _ALL = (
         "the group serves",
     ),
     Remedy(
+        "BEGIN_AGAIN",
+        "the state store is older than what happened since: a backup of it was loaded",
+        "failover group create FILE",
+        "the group serves where the cloud shows it",
+        note="finds where it serves, and begins there",
+    ),
+    Remedy(
         "MOVE",
         "the server of a member with a role does not run",
         "failover start {group} {lost}",
@@ -459,6 +466,13 @@ _ALL = (
         "failover group adopt-stack {group}",
         "the group serves on the new stack",
         when="if the group is to run there",
+    ),
+    Remedy(
+        "REHEARSE",
+        "the last rehearsal failed on the standby",
+        "failover rehearse {group}",
+        "a rehearsal passes on the standby",
+        when="correct that on {member}, then",
     ),
     Remedy(
         "DIAGNOSE",

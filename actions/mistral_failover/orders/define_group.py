@@ -14,7 +14,9 @@ from oslo_utils import uuidutils
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.mistral.api import mistral_of
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.differences import DifferenceDocument, in_documents
 from mistral_failover.model.errors import InvalidDocument, RefusedDocument
 from mistral_failover.model.group import Group, parse_group
@@ -30,7 +32,7 @@ from mistral_failover.resources.resolution import Problem, Resolution, differs, 
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, observations
+from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.transaction import ProjectTransaction
 
 ASK = 3.0
@@ -93,7 +95,12 @@ def define(
 
     def store(tx: ProjectTransaction) -> tuple[str, Mapping[str, Any] | None]:
         identity = group_id(request.project_id, group.name)
-        known = tx.definition(identity) if groups.get(tx, identity) else None
+        state = groups.get(tx, identity)
+        known = tx.definition(identity) if state else None
+        if state and state.restored and not dry_run:
+            sentence = f"{group.name} begins again from what the cloud shows, by {request.caller}"
+            begin_again(tx, identity, sentence)
+            known = None
         if not dry_run:
             groups.define(tx, group.name, stored)
             groups.leave(tx, identity)
@@ -133,6 +140,17 @@ def define(
         "steps": steps,
         "why_no_steps": why,
     }
+
+
+def begin_again(tx: ProjectTransaction, identity: str, because: str) -> None:
+    """Forget what the store has of a restored group, apart from its file, its history and its held
+    alarms. An alarm that was admitted, and had started nothing by then, is held: it was dealt
+    with, or an operator decides."""
+    for alarm in incidents.unstarted_of_group(tx, identity):
+        sentence = f"{alarm.sentence}; held, since {because}"
+        incidents.decide(tx, alarm.id, Decision.HELD, sentence, rule=AdmissionRule.RESTORED)
+    groups.begin_again(tx, identity, because)
+    tx.journal(identity, because, kind=JournalKind.RESTORED)
 
 
 def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, ErrorFacts | None]:
@@ -207,7 +225,9 @@ def _wrong(
 
     def read(tx: ProjectTransaction) -> Group | None:
         state = groups.get(tx, identity)
-        return of.group(tx, state, state.in_force) if state and state.in_force else None
+        if state is None or state.restored or not state.in_force:
+            return None
+        return of.group(tx, state, state.in_force)
 
     before = request.store.reading(read)
     found = found_by_name.of(resolve(request, group, identity, anew=before is None))

@@ -11,13 +11,14 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Any, cast
 
+from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.traversals import goal_of
 from mistral_failover.fault_points import reach
-from mistral_failover.groups import candidates
+from mistral_failover.groups import agent_epochs, candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, with_definition
 from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
@@ -34,6 +35,7 @@ from mistral_failover.orders import answered_alarms
 from mistral_failover.orders.already_serving import serving_members
 from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
+from mistral_failover.orders.rehearsal_end import condemn
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -282,9 +284,11 @@ def read_members(
     """Ask Heat for the members, and return the state of those that may take a role
     (``candidates``). ``lost`` and ``recovered``: according to an order.
 
-    ``remember``: record members that were replaced, which raises their epoch (``refresh_members``).
-    Raises CloudError, ActionError CONTENDED.
+    ``remember``: record members that were replaced, which raises their epoch (``refresh_members``),
+    and the epochs that their agents know. Raises CloudError, ActionError CONTENDED; RESTORED if
+    what is known of the group is older than what its agents know.
     """
+    agent_epochs.refuse_restored(snapshot.state)
     cloud = request.cloud(Unguarded())
     if remember:
         seen, replaced = remember_members(
@@ -295,7 +299,15 @@ def read_members(
     else:
         seen = members_now(cloud, snapshot)
     out = (snapshot.lost | set(lost)) - set(recovered)
-    return candidates.member_facts(request, cloud, snapshot.group, snapshot.state.id, seen, out)
+    identity = snapshot.state.id
+
+    def settle(heard: Mapping[str, Heartbeat]) -> None:
+        if agent_epochs.settle(request, identity, heard):
+            agent_epochs.refuse_restored(replace(snapshot.state, restored=True))
+
+    listen = settle if remember and snapshot.occupied else None
+    group = snapshot.group
+    return candidates.member_facts(request, cloud, group, identity, seen, out, listen=listen)
 
 
 Derive = Callable[[GroupSnapshot], Goal]
@@ -332,7 +344,7 @@ def goal_function(
             seen.append(
                 read_members(request, snapshot, lost=lost, recovered=recovered, remember=remember)
             )
-        if found := serving_members(request, snapshot, order, seen[0]):
+        if found := serving_members(request, snapshot, order, seen[0], remember=remember):
             snapshot = replace(snapshot, roles=found)
         goal = next_goal_or_room(snapshot, order, seen[0])
         refuse_unmovable_new_volumes(request, snapshot, goal)
@@ -373,6 +385,7 @@ def begin(
     Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` and ``confirm`` raise.
     """
     snapshot = group_snapshot(request, name)
+    agent_epochs.refuse_restored(snapshot.state)
     traversal_id = traversal_of(snapshot.state.id, incident_id)
     known, given = request.store.reading(
         lambda tx: _begun(tx, snapshot.state.id, incident_id, traversal_id)
@@ -401,7 +414,7 @@ def begin(
             # The engine hands out the store's transactions, and knows less of them.
             confirm=cast(
                 Callable[[Transaction], None],
-                partial(_confirmed, request, snapshot.state.id, goal, incident_id, confirm),
+                partial(_confirmed, request, snapshot.state.id, goal, incident_id, said, confirm),
             ),
         )
         if started.won or started.traversal_id == traversal_id:
@@ -434,11 +447,13 @@ def _confirmed(
     group_id: str,
     goal: Goal,
     incident_id: str,
+    said: str,
     confirm: Callable[[ProjectTransaction], None] | None,
     tx: ProjectTransaction,
 ) -> None:
     if confirm is not None:
         confirm(tx)
+    condemn(request, tx, group_id, said)
     if (cause := incidents.get(tx, incident_id)) is not None:
         answered_alarms.close(request, tx, group_id, goal, cause)
 

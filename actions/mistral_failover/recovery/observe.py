@@ -30,7 +30,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.groups import unfinished_replacements
+from mistral_failover.groups import agent_epochs, unfinished_replacements
 from mistral_failover.groups.agent_health import (
     commands_of,
     lacking,
@@ -48,6 +48,7 @@ from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Condition,
+    Flaw,
     Observation,
     ObservationMemory,
     ObservedMember,
@@ -59,13 +60,21 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, observations, suspensions, views
+from mistral_failover.store import (
+    groups,
+    incidents,
+    observations,
+    rehearsals,
+    suspensions,
+    views,
+)
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.services import made_at
 from mistral_failover.store.transaction import ProjectTransaction
@@ -96,7 +105,8 @@ REPAIR_AGAIN = 300.0
 class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves now, and ``roles`` where. ``down_since``: when what
+    ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
+    rehearsal that passed or failed. ``down_since``: when what
     serves went down, if the look tells."""
 
     state: GroupState
@@ -112,6 +122,7 @@ class _ObservedGroup:
     at_rest: bool
     serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
+    rehearsed: rehearsals.RehearsalRow | None = None
     down_since: float | None = None
 
     @property
@@ -179,7 +190,7 @@ def observe(
                 if group_id is not None or known["code"] not in DEFECTS:
                     raise
                 continue  # a defect that concerns one group must not stop the others
-            if found is None:
+            if found is None or _is_restored(request, view, found[0]):
                 continue
             before = found[0].before.at if found[0].before is not None else 0.0
             if begun - before > fresh:  # before the new look hides when the last one was
@@ -217,6 +228,17 @@ def _observed(
         alarmed=facts.memory.alarmed or bool(alarms),
     )
     return replace(facts, down_since=_down_since(view, facts, seen, begun)), seen, memory
+
+
+def _is_restored(request: Request, view: ProjectView, facts: _ObservedGroup) -> bool:
+    """Return whether an agent shows that the store is older than the world: then the group is
+    marked so, and is not judged by its records."""
+    heard = {
+        name: beat
+        for name, member in facts.members.items()
+        if member.server_id is not None and (beat := view.heard.get(_agent_of(facts, member)))
+    }
+    return agent_epochs.settle(request, facts.state.id, heard)
 
 
 def _down_since(
@@ -282,6 +304,7 @@ def _facts(
         ended is not None,
         held.records,
         vacant_roles(goal),
+        rehearsals.last_result(tx, group_id),
     )
 
 
@@ -363,8 +386,24 @@ def _look(
         facts.vacant,
         cold=cold,
         stack=facts.group.stack,
+        rehearsed=_not_rehearsed(facts),
         **_of_stack(view, facts),
     )
+
+
+def _not_rehearsed(facts: _ObservedGroup) -> Iterator[Flaw]:
+    """Yield that the last rehearsal failed, while the standby has the server on which it did."""
+    row = facts.rehearsed
+    if row is None or row["outcome"] != RehearsalOutcome.FAILED:
+        return
+    servers: Mapping[str, str] = row["planned"]["servers"]
+    for member, server_id in sorted(servers.items()):
+        here = facts.members.get(member)
+        if here is None or here.server_id != server_id or member in facts.roles.values():
+            continue
+        words = f"{member} failed the last rehearsal ({row['reason']})"
+        yield Flaw(words, (need("REHEARSE", member=member),))
+        return
 
 
 def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> ObservationMemory:

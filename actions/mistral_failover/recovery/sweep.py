@@ -26,6 +26,7 @@ from mistral_failover.convergence.records import JournalKind, NodeStatus, Ready
 from mistral_failover.convergence.traversals import restate
 from mistral_failover.convergence.waiting import next_look
 from mistral_failover.fault_points import reach
+from mistral_failover.groups import agent_epochs
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
@@ -35,7 +36,7 @@ from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.model.group import Group
 from mistral_failover.orders import alarm_failovers, vacant_roles
 from mistral_failover.orders.failover import chain_of, traversal_of
-from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery import observe, rehearsals, retention, stuck_executions
 from mistral_failover.recovery.documents import (
     AdmittedIncidents,
     EndedExecution,
@@ -105,6 +106,8 @@ def sweep(request: Request, group: str | None) -> Swept:
     # could not be brought back.
     with part("vacant roles"):
         taken_up += _filled(request, group_id)
+    with part("rehearsals"):
+        taken_up += rehearsals.continued(request, group_id)
     with part("stopped steps"):
         taken_up += retry_stopped(request, group_id, time.monotonic() + LASTS)
     with part("chains"):
@@ -283,7 +286,8 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> Admitt
             )
             break
         try:
-            if sentence := _out_of_service(request, incident) or _too_old(request, incident):
+            holds = (_restored, _out_of_service, _too_old)
+            if sentence := next(filter(None, (hold(request, incident) for hold in holds)), None):
                 found["held"].append({"incident": incident.id, "sentence": sentence})
                 continue
             answer = alarm_failovers.start(request, incident)
@@ -418,6 +422,16 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         return None if snapshot.in_service else f"{state.name} has been taken out of service"
 
     return _held_back(request, incident, why, AdmissionRule.NOT_IN_SERVICE)
+
+
+def _restored(request: Request, incident: incidents.Incident) -> str | None:
+    """Hold an admitted alarm if what the store has of its group is older than the world."""
+
+    def why(tx: ProjectTransaction, found: incidents.Incident) -> str | None:  # noqa: ARG001
+        state = groups.get(tx, incident.group_id or "")
+        return agent_epochs.older(state.name) if state is not None and state.restored else None
+
+    return _held_back(request, incident, why, AdmissionRule.RESTORED)
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:

@@ -60,6 +60,8 @@ def _needs(status: StatusReport) -> Iterable[Need]:
         case "IN_PROGRESS":
             waits = status["chain"]["remedy"] if status["chain"] else status["reason"]
             return [need("CONTINUE"), need("WATCH")] if waits else [need("WATCH")]
+        case "DEFINED" if status["restored"]:
+            return [need("BEGIN_AGAIN")]
         case "DEFINED":
             return [need("ACTIVATE")]
     if not in_service(status):

@@ -240,17 +240,32 @@ class InForce(TypedDict):
     lines: list[str]
 
 
+class RehearsalState(TypedDict):
+    """The rehearsals of a group. ``running``: one is under way, or its cleanup is. The others are
+    of the last one that passed or failed: ``at``, when it began; ``on``, the members that took
+    roles; ``to_service``, the seconds that a failover would take by it."""
+
+    running: bool
+    at: float | None
+    status: str | None
+    reason: str
+    on: list[str]
+    to_service: float | None
+
+
 class StatusReport(GroupReport):
     """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
     project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
     in words; ``unstarted``: the alarms that were admitted and whose failover has not started,
-    oldest first; ``restarts``: the attempts of the last hour to bring members back."""
+    oldest first; ``restored``: what the store has of it is older than what happened since;
+    ``restarts``: the attempts of the last hour to bring members back."""
 
     group: str
     failure: FailedStep | None
     goal: str | None
     last_complete_goal: str | None
     in_force: InForce
+    restored: bool
     traversal: TraversalRow | None
     members: list[MemberOfGroup]
     resources: list[ResourceOfGroup]
@@ -261,6 +276,7 @@ class StatusReport(GroupReport):
     incidents: list[ReportedIncident]
     unstarted: list[ReportedIncident]
     restarts: list[Restart]
+    rehearsal: RehearsalState
     defects: list[str]
     agents: dict[str, str]
     definition: NotRequired[GroupDefinition]

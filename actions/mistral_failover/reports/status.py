@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import (
     Record,
     TraversalStatus,
 )
-from mistral_failover.groups import agent_health
+from mistral_failover.groups import agent_epochs, agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.service import services
@@ -54,6 +54,7 @@ from mistral_failover.reports.documents import (
     InForce,
     MemberOfGroup,
     ProjectReport,
+    RehearsalState,
     ReportedIncident,
     ResourceOfGroup,
     Restart,
@@ -68,7 +69,15 @@ from mistral_failover.runtime.deadlines import DeadlineGuard, within
 from mistral_failover.runtime.errors import ActionError, confirm_command, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
-from mistral_failover.store import defects, details, groups, incidents, observations, views
+from mistral_failover.store import (
+    defects,
+    details,
+    groups,
+    incidents,
+    observations,
+    rehearsals,
+    views,
+)
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
@@ -104,7 +113,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "group": name,
             "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
-            "reason": _reason(tx, traversal) if traversal else "it has never had a goal",
+            "reason": _reason(tx, traversal) if traversal else _without_goal(state),
+            "restored": state.restored,
             "failure": _failure(tx, snapshot, traversal) if traversal else None,
             "roles": dict(snapshot.roles),
             "vacant": list(snapshot.vacant),
@@ -135,6 +145,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             ],
             "unstarted": [_reported(each) for each in unstarted],
             "restarts": _restarts(tx, snapshot.state.id, now),
+            "rehearsal": _rehearsal(tx, snapshot.state.id),
             "defects": [],
             "agents": {},
             "now": now,
@@ -152,6 +163,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     if agents:
         found["agents"] = _agents(request, snapshot)
     return found
+
+
+def _without_goal(state: GroupState) -> str:
+    """Return why a group has no goal, in words."""
+    return agent_epochs.older(state.name) if state.restored else "it has never had a goal"
 
 
 def in_force(tx: ProjectTransaction, state: GroupState) -> InForce:
@@ -302,6 +318,28 @@ def _reported(incident: Incident) -> ReportedIncident:
         "refusal": incident.fact.refusal,
         "duplicates": incident.duplicates,
         "at": incident.first_at,
+    }
+
+
+def _rehearsal(tx: ProjectTransaction, group_id: str) -> RehearsalState:
+    running = bool(rehearsals.unfinished(tx, group_id))
+    row = rehearsals.last_result(tx, group_id)
+    if row is None:
+        return {
+            "running": running,
+            "at": None,
+            "status": None,
+            "reason": "",
+            "on": [],
+            "to_service": None,
+        }
+    return {
+        "running": running,
+        "at": row["began_at"],
+        "status": row["outcome"],
+        "reason": row["reason"],
+        "on": sorted(set(row["planned"]["roles"].values())),
+        "to_service": (row["report"] or {}).get("to_service"),
     }
 
 

@@ -19,6 +19,7 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.remedies import need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources import rehearsal
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -127,6 +128,7 @@ def _start(
 ) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
+    rehearsal.end_on(context, operation, server_id)
     result = command_member(context, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",

@@ -159,7 +159,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
     with (
         says_how_to_continue(operation["group"]),
         says_how_to_leave_a_dead_host(operation, ServerAfter.RUNNING),
-        evacuate.says_why_not(not_evacuated),
+        evacuate.says_why_not(operation, not_evacuated),
     ):
         volumes.detach(
             context.cloud,

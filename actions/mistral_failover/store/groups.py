@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Action, GroupState
+from mistral_failover.convergence.records import Action, GroupState, TraversalStatus
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import fence_name, goal_members, replace_name
 from mistral_failover.model.ids import group_id
@@ -20,11 +20,17 @@ from mistral_failover.store.tables import (
     ALIVE,
     GROUP_STATE,
     OF_TRAVERSAL,
+    OF_USERS,
     definitions,
+    edges,
     former_members,
     groups,
     members,
     metadata,
+    nodes,
+    observations,
+    operations,
+    plans,
     resources,
     traversals,
 )
@@ -161,16 +167,16 @@ def get(tx: Session, identity: str) -> GroupState | None:
 
 
 def states(tx: Session) -> list[GroupState]:
-    """Return every group: of the transaction's project, or of every project in a transaction of
-    every project."""
-    return [GroupState(*row) for row in tx.connection.execute(_STATES)]
+    """Return every group of users: of the transaction's project, or of every project in a
+    transaction of every project."""
+    return [GroupState(*row) for row in tx.connection.execute(_STATES.where(OF_USERS))]
 
 
 def used_definitions(tx: Session) -> list[Mapping[str, Any]]:
     """Return the definitions that every group works by, as for `states`: what is defined, what is
     in force, and that of its current traversal."""
     query = sa.select(definitions.c.document).join(groups, groups.c.id == definitions.c.group_id)
-    return list(tx.connection.execute(query.where(_USED)).scalars())
+    return list(tx.connection.execute(query.where(_USED, OF_USERS)).scalars())
 
 
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
@@ -181,7 +187,7 @@ def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
 
 def names(tx: ProjectSession) -> list[str]:
     """Return the names of the project's groups."""
-    query = sa.select(groups.c.name).where(groups.c.project_id == tx.project_id)
+    query = sa.select(groups.c.name).where(groups.c.project_id == tx.project_id, OF_USERS)
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
@@ -195,7 +201,7 @@ def documents(tx: ProjectSession, *, locked: bool = False) -> dict[str, list[Map
     query = (
         sa.select(groups.c.name, definitions.c.document)
         .join(definitions, definitions.c.group_id == groups.c.id)
-        .where(groups.c.project_id == tx.project_id, _USED)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, _USED)
         .order_by(groups.c.name)
     )
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -270,6 +276,51 @@ def adopt_stack(tx: ProjectTransaction, identity: str, before: str, stack_id: st
         groups.update()
         .where(groups.c.id == identity, groups.c.stack_id == before)
         .values(stack_id=stack_id, adopted=tx.number())
+    )
+
+
+def raise_to(tx: ProjectSession, identity: str, epochs: Mapping[str, int]) -> None:
+    """Raise the epochs of members to these, by name; a later one stays."""
+    for name, epoch in epochs.items():
+        tx.execute(
+            members.update()
+            .where(members.c.group_id == identity, members.c.name == name, members.c.epoch < epoch)
+            .values(epoch=epoch)
+        )
+
+
+def mark_restored(tx: ProjectTransaction, identity: str) -> None:
+    """Record that the rows of a group are older than what happened in the cloud, as the last line
+    of a backup does. Its traversal is not the current one any more, so no worker continues it."""
+    tx.execute(
+        groups.update().where(groups.c.id == identity).values(restored=True, current_traversal=None)
+    )
+
+
+def begin_again(tx: ProjectTransaction, identity: str, because: str) -> None:
+    """Forget what a restored group claims to have: its records, its goal, its last observation, the
+    confirmations of its fences. It is then as if it was never activated. Its file, its history, its
+    alarms and its members' epochs stay. ``because``: for the history."""
+    _move_out(tx, identity, members_of(tx, identity).keys())
+    of_group = sa.select(traversals.c.id).where(traversals.c.group_id == identity)
+    for table in (nodes, edges):
+        tx.execute(table.delete().where(table.c.traversal_id.in_(of_group)))
+    open_ones = traversals.c.status.in_(
+        (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED, TraversalStatus.FAILED)
+    )
+    ended = {"status": TraversalStatus.SUPERSEDED, "reason": because, "ended_at": tx.clock()}
+    tx.execute(
+        traversals.update().where(traversals.c.group_id == identity, open_ones).values(ended)
+    )
+    for table in (operations, resources, observations, plans):
+        tx.execute(table.delete().where(table.c.group_id == identity))
+    changes = dict.fromkeys(
+        ("current_traversal", "last_complete_goal", "in_force", "stack_name", "stack_id")
+    )
+    tx.execute(
+        groups.update()
+        .where(groups.c.id == identity)
+        .values(**changes, restored=False, definition_version=groups.c.defined)
     )
 
 
@@ -457,7 +508,7 @@ def servers_of_others(tx: ProjectSession, identity: str) -> dict[str, str]:
     query = (
         sa.select(groups.c.name, definitions.c.document)
         .join(definitions, definitions.c.group_id == groups.c.id)
-        .where(groups.c.project_id == tx.project_id, groups.c.id != identity, _USED)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, groups.c.id != identity, _USED)
     )
     for row in tx.connection.execute(query):
         for path, each in row.document.get("identities", {}).items():
@@ -480,14 +531,15 @@ def priorities(tx: ProjectSession) -> dict[str, int]:
 def count_with_goal(tx: ProjectSession) -> int:
     """Return how many groups of the project were given a goal."""
     query = sa.select(sa.func.count()).where(
-        groups.c.project_id == tx.project_id, groups.c.current_traversal.is_not(None)
+        groups.c.project_id == tx.project_id, OF_USERS, groups.c.current_traversal.is_not(None)
     )
     return int(tx.connection.execute(query).scalar_one())
 
 
 def first_of(tx: ProjectSession) -> str | None:
     """Return the id of one group of the project. All callers get the same one."""
-    query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == tx.project_id)
+    mine = (groups.c.project_id == tx.project_id, OF_USERS)
+    query = sa.select(sa.func.min(groups.c.id)).where(*mine)
     identity: str | None = tx.connection.execute(query).scalar_one()
     return identity
 

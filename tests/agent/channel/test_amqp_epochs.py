@@ -68,7 +68,7 @@ def test_the_latest_heartbeat_is_read_and_stays(url, channel_to, to):
         assert (heartbeat.commands, heartbeat.boot) == (None, None), "an older agent tells neither"
     agent.beat(boot="a-boot", in_effect=["pg-start"])
     heartbeat = channel.heard(to)
-    assert (heartbeat.boot, heartbeat.in_effect) == ("a-boot", {"pg-start"})
+    assert (heartbeat.boot, heartbeat.in_effect) == ("a-boot", ("pg-start",))
     agent.beat(commands=["pg-start", "pg-stop"])
     assert channel.heard(to).commands == {"pg-start", "pg-stop"}
 

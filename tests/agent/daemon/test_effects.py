@@ -57,7 +57,7 @@ def test_another_agent_on_the_same_boot_changes_nothing(node: Node) -> None:
     with node.agent():
         beat = heard(node, lambda beat: beat.in_effect)
 
-    assert (beat.boot, beat.in_effect) == (first.boot, {"increment"})
+    assert (beat.boot, beat.in_effect) == (first.boot, ("increment",))
 
 
 def test_after_a_boot_only_what_its_check_finds_is_in_effect(
@@ -73,7 +73,7 @@ def test_after_a_boot_only_what_its_check_finds_is_in_effect(
         beat = heard(node, lambda beat: beat.in_effect)
         known = node.run("increment", id="one")
 
-    assert (beat.boot, beat.in_effect) == (boot, {"checked"})
+    assert (beat.boot, beat.in_effect) == (boot, ("checked",))
     assert (known.replayed, known.boot) == (True, before), "it took effect on the former boot"
     assert node.count() == 2, "nothing ran again"
 
@@ -89,7 +89,7 @@ def test_what_starts_later_is_found_then(node: Node, monkeypatch: pytest.MonkeyP
     with node.agent():
         assert heard(node, lambda beat: beat.boot == journal.boot_id()).in_effect == frozenset()
         runs.touch()
-        heard(node, lambda beat: beat.in_effect == {"app"})
+        heard(node, lambda beat: beat.in_effect == ("app",))
 
 
 def test_a_start_on_the_new_boot_is_in_effect(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_start_on_the_new_boot_is_in_effect(node: Node, monkeypatch: pytest.Mo
 
     with node.agent():
         again = node.run("increment", id="two")
-        heard(node, lambda beat: beat.in_effect == {"increment"})
+        heard(node, lambda beat: beat.in_effect == ("increment",))
 
     assert (again.replayed, again.boot) == (False, boot)
 
@@ -111,7 +111,7 @@ def test_what_failed_is_not_in_effect(node: Node) -> None:
         node.run("increment", id="two")
         beat = heard(node, lambda beat: beat.in_effect)
 
-    assert beat.in_effect == {"increment"}
+    assert beat.in_effect == ("increment",)
 
 
 def test_what_an_operator_or_a_check_found_to_be_done_is_so_on_this_boot(tmp_path: Path) -> None:
@@ -126,3 +126,15 @@ def test_what_an_operator_or_a_check_found_to_be_done_is_so_on_this_boot(tmp_pat
             "found": "second",
             "settled": "second",
         }
+
+
+def test_what_a_command_has_done_is_in_effect_at_once_and_the_latest_is_last(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "FIRST_PAUSE", 1000.0)
+    with node.agent():
+        node.run("increment", id="one")
+        node.run("checked", id="two")
+        heard(node, lambda beat: beat.in_effect == ("increment", "checked"))
+        node.run("increment", id="three")
+        heard(node, lambda beat: beat.in_effect == ("checked", "increment"))

@@ -32,6 +32,7 @@ MEASURED: dict[str, float] = {
     "command_start": 0.5,
     "command_stop": 0.4,
     "command_status": 0.05,
+    "command_check": 0.05,
 }
 PROFILES = ("zero", "measured", "parallel")
 

@@ -22,8 +22,8 @@ def limits(state: CloudState, project_id: str, kinds: tuple[str, ...]) -> dict[s
 def used(state: CloudState, project_id: str) -> dict[str, int]:
     """What a project uses of its quotas."""
     servers = sum(each.project_id == project_id for each in state.servers.values())
-    volumes = [each.size for each in state.volumes.values() if each.project_id == project_id]
-    snapshots = [each.size for each in state.snapshots.values() if each.project_id == project_id]
+    volumes = [v.size for v in state.volumes.values() if v.project_id == project_id]
+    snapshots = [s.size for s in state.snapshots.values() if s.project_id == project_id]
     return {
         **{kind: servers * each for kind, each in FLAVOR.items()},
         "volumes": len(volumes),

@@ -417,6 +417,9 @@ class Guest:
 
     What the broker keeps: `notice` is the latest epoch that its agent is told, `heartbeat` what the
     agent said last. `first_epoch`: the one in the agent's file.
+
+    `rehearsed` maps each application that runs in the isolation of a rehearsal to the volumes that
+    it writes to there. `broken`: why it cannot start one, of `guests.BREAKAGES`.
     """
 
     server_id: str
@@ -434,6 +437,12 @@ class Guest:
     notice: int = 0
     first_epoch: int = 0
     heartbeat: dict[str, Any] | None = None
+    rehearsed: dict[str, list[str]] = field(default_factory=dict)
+    broken: str = ""
+
+    def rehearses_on(self, volume_id: str) -> bool:
+        """Whether an application writes to a volume in a rehearsal."""
+        return any(volume_id in volumes for volumes in self.rehearsed.values())
 
     def writes_on(self, volume_id: str) -> bool:
         """Whether one of its applications would write to a volume, if it runs."""
@@ -454,7 +463,8 @@ class Application:
     """An application that guests can run: the named commands that start, stop and check it.
 
     It writes to every volume of its guest; with `told_only` to those that its start names. With
-    `at_boot` its guest starts it again by itself, if it ran there before.
+    `at_boot` its guest starts it again by itself, if it ran there before. `checks`: commands that
+    look at its data. `rehearse`: whether its commands may be rehearsed.
     """
 
     name: str
@@ -464,6 +474,8 @@ class Application:
     needs_volume: bool = False
     told_only: bool = False
     at_boot: bool = False
+    checks: list[str] = field(default_factory=list)
+    rehearse: bool = True
     stack_id: str | None = None
 
 

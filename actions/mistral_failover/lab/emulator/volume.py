@@ -220,7 +220,8 @@ def create(
     now = time.time()
     volume = Volume(new_id(), project_id, name, size, created=now, updated=now, **details)
     emulation.state.volumes[volume.id] = volume
-    operation = emulation.begin("volume_create", volume=volume.id)
+    origin = {"snapshot": volume.snapshot_id} if volume.snapshot_id else {}
+    operation = emulation.begin("volume_create", volume=volume.id, **origin)
     emulation.later("volume_create", "volume.created", volume_id=volume.id, operation=operation)
     return volume
 

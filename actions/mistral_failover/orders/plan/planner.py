@@ -96,6 +96,8 @@ def steps_to(request: Request, group: Group) -> list[PlanStep]:
         snapshot = group_snapshot(request, group.name)
     except UnknownGroup:
         snapshot = group_snapshots.not_yet_defined(request.project_id, group)
+    if snapshot.state.restored:  # it begins again
+        snapshot = group_snapshots.not_yet_defined(request.project_id, group)
     # Records of before may have types that the new definition does not.
     group = replace(group, types={**snapshot.group.types, **group.types})
     order = Order(FAILOVER, lost=())

@@ -42,8 +42,8 @@ def look(
 
 
 class EffectsWatch(threading.Thread):
-    """Looks when the agent starts, and again and again after growing pauses: heartbeats wait for no
-    check and for no disk."""
+    """Looks when the agent starts, whenever a command has ended, and again and again after growing
+    pauses: heartbeats wait for no check and for no disk."""
 
     def __init__(
         self, config: AgentConfig, journal: Journal, dispatcher: CommandDispatcher
@@ -58,6 +58,7 @@ class EffectsWatch(threading.Thread):
         """Look until :meth:`finish`."""
         pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while not self._end.is_set():
+            self._desk.ended.clear()
             try:
                 if self._desk.deposing == "no":
                     look(self._journal, self._desk, self._runs)
@@ -65,11 +66,12 @@ class EffectsWatch(threading.Thread):
                 LOG.error("The journal is not usable: %s", error)
             except Exception as error:  # this thread must go on
                 defect(error, "the agent looked for what runs since the server was restarted")
-            self._end.wait(pauses.next())
+            self._desk.ended.wait(pauses.next())
 
     def finish(self) -> None:
         """End; a check that runs is killed, and not waited for."""
         self._end.set()
+        self._desk.ended.set()
         self.join(1.0)
 
     def _runs(self, row: JournalEntry) -> bool:
