@@ -15,6 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: drill test lint docs clean
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
 .PHONY: test-ui pictures
+.PHONY: test-spec spec
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
 .PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
 .PHONY: cloud-install cloud-up cloud-down cloud-status
@@ -39,6 +40,18 @@ drill: $(STAMP)
 test: $(STAMP)
 	$(TOOL) support.fence_agents
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
+
+# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
+# Java is Debian's, installed if it is missing and you are root.
+test-spec: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) support.java
+	$(BIN)/pytest -m spec tests/spec -n 1 --timeout=900 --durations=10
+
+# Its larger models: the table of docs/safety.md, an hour. MODELS: parts of their names.
+spec: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) spec $(MODELS)
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)

@@ -14,7 +14,7 @@ from support.reachable import dotted
 
 QUOTING = {"segment", "stack_segments", "url_path"}
 SENDING = {
-    "_get", "_read_cinder", "delete", "find", "get", "patch", "post", "put", "read", "read_nova",
+    "_get", "read_cinder", "delete", "find", "get", "patch", "post", "put", "read", "read_nova",
     "request", "rows", "send",
 }  # fmt: skip
 PATHS = ("cloud", "mistral", "doctor", "agent/channel")

@@ -84,6 +84,17 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "replaced.before": "a member has another server, and that is not recorded here",
         "command.before": "nothing was sent; a member is about to receive a command",
         "command.after": "a member's answer to a command has arrived",
+        "snapshot.before": "nothing was sent; a snapshot of a volume is about to be taken",
+        "snapshot.after": "Cinder accepted to take a snapshot",
+        "copy.before": "nothing was sent; a volume is about to be made from a snapshot",
+        "copy.after": "Cinder accepted to make a volume from a snapshot",
+        "uncopy.before": "nothing was sent; a copy or a snapshot is about to be deleted",
+        "uncopy.after": "Cinder accepted to delete a copy or a snapshot",
+        # rehearsals
+        "rehearsal.before": "a rehearsal was prepared; nothing is recorded",
+        "rehearsal.begun": "a rehearsal is recorded; no worker works on it yet",
+        "rehearsal.ending": "a rehearsal is about to be ended, or recorded as clean",
+        "rehearsal.ended": "that is recorded; the caller does not know yet",
         # answers
         "report.before": "everything is done; the caller has no answer yet",
         "report.after": "the answer for the caller is built",

@@ -32,6 +32,8 @@ TABLES: Mapping[str, str] = {
     "fences it now, and the last proof that it was off.",
     "blocked_clients": "Clients of the storage that a fence has blocked, for all projects. Deleted "
     "when the block is lifted.",
+    "rehearsals": "Rehearsals of the groups' failovers. Each is carried out in a group of its own, "
+    "which is forgotten when it is clean.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
@@ -74,6 +76,19 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "hook": "the user's workflow that receives events (`on_event`)",
         "told": "the last row of the journal that was sent to it",
         "stuck": "the event that could not be delivered, once that was recorded",
+        "rehearses": "the group whose failover is rehearsed here; empty: a group of a user",
+    },
+    "rehearsals": {
+        "id": "the id of the group in which it is carried out",
+        "group_id": "the group whose failover is rehearsed",
+        "outcome": "RUNNING, PASSED, FAILED or ENDED",
+        "cause": "why it was started, in words",
+        "reason": "why it did not pass, in words",
+        "planned": "what it set out to do",
+        "report": "what it came to: steps, checks, times; empty while it runs",
+        "began_at": "when it was started",
+        "ended_at": "since then only its cleanup is left",
+        "cleaned_at": "since then nothing of it is left in the cloud",
     },
     "definitions": {
         "version": "SHA-256 of the document's canonical JSON",

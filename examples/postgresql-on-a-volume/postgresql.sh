@@ -6,6 +6,10 @@
 #   failover-postgresql stop         stop it: fast, then at once
 #   failover-postgresql is-running   exit 0: it takes connections; 1: it does not run; 3: neither
 #   failover-postgresql is-stopped   exit 0: it does not run; 1: it does
+#   failover-postgresql check        look for damaged tables and indexes with pg_amcheck (14 and
+#                                    newer, Debian: in postgresql-VERSION); exit 0: there are none
+#
+# In a rehearsal (FAILOVER_REHEARSAL=yes) it archives no WAL, and check installs what it needs.
 #
 # Every verb may be repeated. Other exit codes: 2 usage, 3 refused (nothing was touched), 4 it failed.
 #
@@ -88,6 +92,7 @@ start() {
     is_mounted || refuse "no volume is mounted at $mount"
     find_programs
     [ -f "$PGDATA/PG_VERSION" ] || make_cluster
+    [ "${FAILOVER_REHEARSAL:-}" != yes ] || PG_OPTIONS="${PG_OPTIONS:-} -c archive_mode=off"
     if ! server; then
         rm -f "$PGDATA/postmaster.pid"
         unset FAILOVER_COMMAND_ID # the server is not the command, and outlives it
@@ -114,6 +119,15 @@ stop() {
     ! server || fail "process $pid did not stop"
 }
 
+check() {
+    server || fail "it does not run"
+    find_programs
+    [ -x "$bin/pg_amcheck" ] || refuse "there is no pg_amcheck in $bin"
+    set -- --host="$sockets" --all
+    [ "${FAILOVER_REHEARSAL:-}" != yes ] || set -- "$@" --install-missing
+    "$bin/pg_amcheck" "$@"
+}
+
 case "${1:-}" in
 start) start ;;
 stop) stop ;;
@@ -126,8 +140,9 @@ is-stopped)
     is_open
     ! server
     ;;
+check) check ;;
 *)
-    say "usage: $0 start|stop|is-running|is-stopped"
+    say "usage: $0 start|stop|is-running|is-stopped|check"
     exit 2
     ;;
 esac

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 
+from bench.goals import DRILL
 from bench.staging import (
     Run,
     all_ended,
@@ -44,6 +45,7 @@ def main() -> None:
                     flush=True,
                 )
             audited(scene)
+    DRILL.tell(ratio)
 
 
 def _fail_over(scene: Scene, name: str) -> Run:

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
+from bench.goals import DECISIONS, REPEAT
 from bench.staging import all_ended, audited, bring_up, must, request, stage, traversals_in
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.server.addresses import Address, bound
@@ -104,6 +105,8 @@ def _table(alarms: int, count: int) -> None:
             f"of CPU; {flood.again} deliveries were asked to come again",
             flush=True,
         )
+        DECISIONS.tell(len(todo) / flood.seconds)
+        REPEAT.tell(mistral / BASELINE * 1000)
         counted = _counted(scene)
         wanted = (count, len(todo) - count + REPEATS + BASELINE)
         if (started, counted) != wanted:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +68,16 @@ class Deployment:
         self.cloud.fault("server", server, "crash")
         return dict(self.cloud.alarm_body(server))
 
-    def protect(self, group: str, file: str = "postgresql.yaml", **more: Any) -> None:
-        """Bring up another group of an example's, with these keys in its file."""
-        create_example(self.cloud, group, file)
+    def protect(
+        self,
+        group: str,
+        file: str = "postgresql.yaml",
+        template: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+        **more: Any,
+    ) -> None:
+        """Bring up another group of an example's, with these keys in its file, and its stack of
+        what ``template`` makes of the example's."""
+        create_example(self.cloud, group, file, template)
         definition = {**examples.group(1, group, file), **more}
         inputs = {"definition": definition, "name": group}
         self.mistral.client.run_action("failover.define", inputs)

@@ -87,7 +87,9 @@ class Walk:
         assert program == "openstack", command
         env = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
         env["OS_CLIENT_CONFIG_FILE"] = str(self.deployment.folder / "clouds.yaml")
-        words = [str(OPENSTACK), "--os-cloud", "emulated", *words]
+        administrates = {"volume set", "server set"} & {" ".join(words[:2])}
+        who = [f"--os-{each}=admin" for each in ("username", "password", "project-name")]
+        words = [str(OPENSTACK), "--os-cloud=emulated", *(who if administrates else ()), *words]
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         return done.returncode
@@ -117,7 +119,8 @@ class Walk:
         """What the doctor advises."""
         done = self.deployment.failover("doctor", self.group, "-f", "json")
         rows = json.loads(done.stdout)
-        return next(str(r["remedy"]) for r in rows if r["check"] == check and r["remedy"])
+        found = (str(r["remedy"]) for r in rows if r["check"] == check and r["remedy"])
+        return next(found, "")
 
 
 @pytest.fixture(scope="session")
@@ -130,10 +133,15 @@ def guarding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture
 def walk(request: pytest.FixtureRequest) -> Callable[..., Walk]:
-    """Make a group that serves."""
+    """Make a group that serves; ``prepare``: what its file names beside its stack."""
 
-    def make(where: str = "deployment", **more: Any) -> Walk:
+    def make(
+        where: str = "deployment",
+        prepare: Callable[[Operator], object] = lambda operator: None,
+        **more: Any,
+    ) -> Walk:
         deployment = request.getfixturevalue(where)
+        prepare(Operator(deployment.cloud))
         group = "state-" + re.sub(r"[^a-z]+", "-", request.node.callspec.id.lower()).strip("-")
         deployment.protect(group, **more)
         return Walk(deployment, Operator(deployment.cloud), group)
@@ -185,6 +193,16 @@ def standby_hung(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=IMPATIENT)
     walk.deployment.cloud.fault("server", walk.server("db_b"), "crash")
     until(lambda: "REBOOT_SERVER" in codes(walk), limit=120, pause=2)
+    return walk
+
+
+def not_rehearsed(make: Callable[..., Walk]) -> Walk:
+    """A rehearsal found that the standby lacks a package."""
+    walk = make()
+    cloud, server = walk.deployment.cloud, walk.server("db_b")
+    cloud.fault("server", server, "lacks_package")
+    assert walk.types(f"failover rehearse {walk.group}") == 1
+    cloud.fault("server", server, "repaired")
     return walk
 
 
@@ -313,16 +331,141 @@ def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def evacuation_failed(make: Callable[..., Walk]) -> Walk:
+    """An evacuation that found no host has left the server in ERROR on the dead one."""
+    walk = make(fence=["confirm"])
+    cloud, server = walk.deployment.cloud, walk.server("db_a")
+    cloud.fault("host", cloud.guests()[server]["host"], "power_off")
+    walk.operator.reset_server(server, "error")
+    assert walk.types(f"failover start {walk.group} --lost db_a") == 3
+    assert walk.obeys("CONFIRM_FENCED") == 3
+    return walk
+
+
+def volume_going_along(make: Callable[..., Walk]) -> Walk:
+    """The group allows the deletion of the server, which would delete its volume, too."""
+    resources = examples.group()["resources"]
+    resources["data"]["properties"]["when_host_is_down"] = "delete_server"
+    walk = make(fence=["confirm"], resources=resources)
+    cloud, server = walk.deployment.cloud, walk.server("db_a")
+    walk.operator.let_go_along(server, walk.volume())
+    cloud.fault("host", cloud.guests()[server]["host"], "power_off")
+    assert walk.types(f"failover start {walk.group} --lost db_a") == 3
+    assert walk.obeys("CONFIRM_FENCED") == 3
+    return walk
+
+
 def volume_freed(walk: Walk) -> None:
-    """Do what the reason says, and then type what was shown."""
-    server, cloud = walk.server("db_a"), walk.deployment.cloud
-    (command,) = walk.printed()
-    assert f"openstack server delete {server}" in walk.status()["reason"]
-    walk.operator.delete_server(server)
-    assert walk.types(command) == 0
+    """Type what is shown; afterwards the host is repaired."""
+    cloud = walk.deployment.cloud
+    for command in walk.printed():
+        assert walk.types(command) == 0
     for host in cloud.status()["hosts"]:
         cloud.fault("host", host, "revive")
     walk.follows()
+
+
+def moved_in_vain(walk: Walk, code: int = 3) -> Walk:
+    """Order a planned move, which cannot be carried out: BLOCKED, or else FAILED."""
+    assert walk.types(f"failover start {walk.group} --lost '' --to db_b") == code
+    return walk
+
+
+def volume_in(make: Callable[..., Walk], state: str) -> Walk:
+    walk = make()
+    walk.operator.set_volume(walk.volume(), state)
+    return moved_in_vain(walk)
+
+
+def volume_stuck(make: Callable[..., Walk]) -> Walk:
+    """A volume is reserved for no server, and nothing works on it."""
+    walk = out_of_service(make)
+    walk.operator.set_volume(walk.volume(), "reserved")
+    assert walk.types(f"failover group activate {walk.group}") == 3
+    return walk
+
+
+def backup_ended(walk: Walk) -> None:
+    """The volume is as before: type what is shown."""
+    (command,) = walk.printed()
+    walk.operator.set_volume(walk.volume(), "in-use")
+    assert walk.types(command) == 0
+
+
+def attachment_unknown(make: Callable[..., Walk]) -> Walk:
+    """Cinder has an attachment for a server that does not exist, and a host was told of it."""
+    walk = make()
+    volume = walk.volume()
+    walk.operator.set_volume(volume, "available")
+    walk.operator.reserve(volume, STRANGER, connected=True)
+    walk.operator.set_volume(volume, "in-use")
+    return moved_in_vain(walk)
+
+
+def server_in_error(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.reset_server(walk.server("db_a"), "error")
+    return moved_in_vain(walk)
+
+
+def floating_elsewhere(make: Callable[..., Walk]) -> Walk:
+    """Another port has the floating IP, and a move must take it from there."""
+    walk = with_addresses(make)
+    walk.operator.give_floating_ip(walk.volume("entry"), walk.volume("reserved"))
+    return moved_in_vain(walk, code=1)
+
+
+def balanced(make: Callable[..., Walk]) -> Walk:
+    """The pool of the group's load balancer also leads to the standby."""
+    properties = {"pool": "pool", "server": {"get_param": "active"}}
+    entry = {"type": "load_balancer_member", "depends_on": "database", "properties": properties}
+    resources = examples.group()["resources"] | {"entry": entry}
+    walk = make(template=behind_a_balancer, resources=resources)
+    walk.operator.set_pool_member(
+        walk.volume("pool"), walk.volume("db_b_in_pool"), admin_state_up=True
+    )
+    return walk
+
+
+def behind_a_balancer(template: dict[str, Any]) -> dict[str, Any]:
+    """The template with a load balancer, and a member of its pool for each server."""
+    members = {
+        f"{name}_in_pool": {
+            "type": "OS::Octavia::PoolMember",
+            "properties": {
+                "pool": {"get_resource": "pool"},
+                "address": {"get_attr": [name, "networks", "net1", 0]},
+                "protocol_port": 5432,
+                "admin_state_up": False,
+            },
+        }
+        for name in ("db_a", "db_b")
+    }
+    balancer = {"type": "OS::Octavia::LoadBalancer", "properties": {"vip_subnet": "inner"}}
+    pool = {"loadbalancer": {"get_resource": "balancer"}, "protocol": "TCP"}
+    properties = {**pool, "lb_algorithm": "ROUND_ROBIN"}
+    return {
+        **template,
+        "resources": {
+            **template["resources"],
+            "balancer": balancer,
+            "pool": {"type": "OS::Octavia::Pool", "properties": properties},
+            **members,
+        },
+    }
+
+
+def name_taken(make: Callable[..., Walk]) -> Walk:
+    """Somebody has made the name their own, and a move must change it."""
+    zone = "taken.example.org."
+    where = {"zone": zone, "name": f"db.{zone}", "server": {"get_param": "active"}}
+    entry = {"type": "dns_record", "depends_on": "database", "properties": where}
+    resources = examples.group()["resources"] | {"name": entry}
+    walk = make(prepare=lambda operator: operator.make_zone(zone), resources=resources)
+    zone_id = walk.operator.zone(zone)
+    (record,) = (each for each in walk.operator.recordsets(zone_id) if each["name"] == f"db.{zone}")
+    walk.operator.set_recordset(zone_id, record["id"], description="mine")
+    return moved_in_vain(walk, code=1)
 
 
 LASTING = 10_000
@@ -555,7 +698,7 @@ CHAIN = Path(workflows.__file__).parent / "converge.yaml"
 def install_chain(walk: Walk, chain: str, check: str) -> None:
     """Install a chain that checks something after the fence."""
     text = CHAIN.read_text(encoding="utf-8").replace("failover.converge", chain)
-    text = text.replace("through: fence\n", "through: fence\n        hold: true\n")
+    text = text.replace("through: fence}", "through: fence, hold: true}")
     text = text.replace("- quiesce: <%", "- check: <%", 1)
     task = f"    check:\n      action: {check}\n      on-success: quiesce\n\n    quiesce:\n"
     file = Path(walk.deployment.folder) / f"{chain}.yaml"
@@ -694,6 +837,12 @@ def only(code: str) -> Callable[[Walk], object]:
     return leave
 
 
+def reset(walk: Walk) -> None:
+    """Type the other way, and then what is shown."""
+    assert walk.obeys("RESET_SERVER") == 0
+    assert walk.obeys("SWEEP") == 0
+
+
 def looked_first(walk: Walk) -> None:
     """What the plan shows changes nothing."""
     before = walk.status()["traversal"]
@@ -755,6 +904,7 @@ PLAYS = {
     "standby without a stack deleted": Play(
         "NAME_SERVER", loose_standby_deleted, DEGRADED, another_named
     ),
+    "standby not rehearsed": Play("REHEARSE", not_rehearsed, DEGRADED),
     "standby off": Play("START_SERVER", no_standby, DEGRADED),
     "standby locked and off": Play("UNLOCK_SERVER", standby_locked_and_off, DEGRADED),
     **{
@@ -807,8 +957,25 @@ PLAYS = {
     ),
     "fence unprovable": Play("CONFIRM_FENCED", fence_unprovable, ("BLOCKED", "DOWN"), confirmed),
     "volume on a dead host": Play(
-        "SWEEP", volume_on_a_dead_host, ("BLOCKED", "DOWN"), volume_freed
+        "DELETE_SERVER", volume_on_a_dead_host, ("BLOCKED", "DOWN"), volume_freed
     ),
+    "server in ERROR on a dead host": Play(
+        "DELETE_SERVER", evacuation_failed, ("BLOCKED", "DOWN"), volume_freed
+    ),
+    "volume going along": Play(
+        "KEEP_VOLUME", volume_going_along, ("BLOCKED", "DOWN"), volume_freed
+    ),
+    "volume backed up": Play(
+        "SWEEP", partial(volume_in, state="backing-up"), ("BLOCKED", "DOWN"), backup_ended
+    ),
+    "volume in error": Play("SET_VOLUME", partial(volume_in, state="error"), ("BLOCKED", "DOWN")),
+    "volume stuck": Play("MARK_VOLUME", partial(volume_in, state="detaching"), ("BLOCKED", "DOWN")),
+    "attachment unknown": Play("DELETE_ATTACHMENT", attachment_unknown, ("BLOCKED", "DOWN")),
+    "server in error": Play("STOP_SERVER", server_in_error, ("BLOCKED", "DOWN")),
+    "healthy server in error": Play("RESET_SERVER", server_in_error, ("BLOCKED", "DOWN"), reset),
+    "floating elsewhere": Play("FREE_FLOATING_IP", floating_elsewhere, ("FAILED", "DOWN")),
+    "pool shared": Play("DISABLE_POOL_MEMBER", balanced, DOWN),
+    "name taken": Play("GIVE_RECORDSET", name_taken, ("FAILED", "DOWN")),
     "operation failed": Play("START", operation_failed, ("FAILED", "DOWN"), once_corrected),
     "back": Play("ROLLBACK", operation_failed, ("FAILED", "DOWN"), only("ROLLBACK")),
     "removal failed": Play(
@@ -826,6 +993,51 @@ PLAYS = {
     "stack made again": Play("ADOPT_STACK", stack_made_again, DOWN),
     "stranger watched": Play("DIAGNOSE", stranger_watched, DEGRADED, alarm_pointed),
 }
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A play of a remedy that only the doctor shows. ``check``: the doctor's; ``enter`` as of a
+    `Play`."""
+
+    code: str
+    enter: Callable[[Callable[..., Walk]], Walk]
+    check: str
+
+
+def standby_marked(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.mark(walk.group, "db_b")
+    return walk
+
+
+def stack_failed(make: Callable[..., Walk]) -> Walk:
+    """An update of the stack failed once."""
+    walk = make()
+    walk.deployment.cloud.api_fault("stack_patch", "fail")
+    with pytest.raises(AssertionError, match="UPDATE_FAILED"):
+        walk.operator.update_stack(walk.group)
+    return walk
+
+
+DIAGNOSES = {
+    "marked": Diagnosis("UNMARK", standby_marked, "members"),
+    "stack failed": Diagnosis("UPDATE_STACK", stack_failed, "stack"),
+}
+
+
+@pytest.mark.drills
+@pytest.mark.parametrize("name", DIAGNOSES)
+def test_what_the_doctor_says_leads_out_of_the_state(walk: Callable[..., Walk], name: str) -> None:
+    diagnosis = DIAGNOSES[name]
+    walked = diagnosis.enter(walk)
+    words = REMEDIES[diagnosis.code].command.partition("{")[0].strip()
+
+    advised = walked.advised(diagnosis.check)
+    command = advised[advised.index(words) :]
+    assert walked.types(command) == 0
+
+    until(lambda: words not in walked.advised(diagnosis.check), diagnosis.code, limit=60)
 
 
 def typed(remedy: Remedy) -> str:
@@ -862,7 +1074,8 @@ def test_the_commands_that_are_shown_lead_out_of_the_state(
 
 
 def test_every_remedy_has_a_play() -> None:
-    assert {play.code for play in PLAYS.values()} == REMEDIES.keys()
+    played = {each.code for each in (*PLAYS.values(), *DIAGNOSES.values())}
+    assert played == REMEDIES.keys()
 
 
 def test_the_page_has_a_row_for_each_remedy() -> None:

@@ -491,6 +491,26 @@ def test_only_what_changes_something_in_a_service_is_recorded_and_then_its_answe
     assert log.log == ["POST /servers", (1, Fate.SETTLED)]
 
 
+def test_who_was_frozen_after_a_request_was_recorded_does_not_send_it_late(server):
+    """It counts as lost so long after its call's time as a service may hold it."""
+
+    def sleep_in(point):
+        if point == "call.before":
+            time.sleep(0.4)
+
+    server.reply = lambda request: (202, {}, {})
+    log = Log()  # the lease lasts longer
+    nova = Adapter(guarded(log, timeout=0.2), service_type="compute", endpoint_override=server.url)
+    arm(sleep_in)
+    try:
+        with pytest.raises(LeaseLost, match="this POST has expired"):
+            nova.post("/servers", json={}, authenticated=False)
+    finally:
+        disarm()
+
+    assert (server.calls, log.log) == ([], ["POST /servers", (1, Fate.SETTLED)])
+
+
 def test_a_request_that_was_sent_is_not_settled_by_what_breaks_its_answer(tmp_path):
     """The server has read it when the TLS connection breaks; the library's error is the same as
     that of a connection that never came about."""

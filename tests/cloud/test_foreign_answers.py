@@ -30,7 +30,7 @@ from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.tokens import asked
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.cloud.volumes import attach, detach
-from mistral_failover.lab.emulator import compute_devices, instance_actions
+from mistral_failover.lab.emulator import compute_devices, instance_actions, snapshots
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import SERVICES as EMULATED
 from mistral_failover.mistral.api import Mistral
@@ -244,7 +244,7 @@ def test_a_portal_that_redirects_gets_no_token(server: Any) -> None:
 def test_the_form_of_every_answer_is_known() -> None:
     paths = {
         route.path
-        for module in (*EMULATED.values(), compute_devices, instance_actions)
+        for module in (*EMULATED.values(), compute_devices, instance_actions, snapshots)
         for route in module.routes()
         if "GET" in (route.methods or ())
     }

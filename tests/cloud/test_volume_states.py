@@ -54,8 +54,8 @@ def test_a_word_that_is_not_known_is_an_error_only_if_it_says_so() -> None:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_nothing_attached_is_ever_to_be_called_available(recorded: bool) -> None:
-    assert "available" not in set_to("v", attached=True, recorded=recorded)
-    assert "--state available" in set_to("v", attached=False, recorded=recorded)
+    assert set_to("v", attached=True, recorded=recorded).value("state") == ("in-use",)
+    assert set_to("v", attached=False, recorded=recorded).value("state") == ("available",)
 
 
 def test_the_states_of_an_attachment_pass_by_themselves() -> None:

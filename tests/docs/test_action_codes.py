@@ -30,11 +30,18 @@ GOAL = {
     "VOLUME_IS_ROOT",
     "VOLUME_NOT_SHARED",
 }
-STARTED = {"NOT_ADMITTED", "NOT_AN_ALARM", "NOT_LOST"}
+STARTED = {
+    *("NOT_ADMITTED", "NOT_AN_ALARM", "NOT_LOST"),
+    *("CANNOT_COPY", "NOTHING_TO_REHEARSE", "NOT_AT_REST", "NOT_REHEARSABLE", "NO_STANDBY"),
+    "REHEARSAL_RUNNING",
+}
 """What only a verb itself ends with: a plan derives its goal alone."""
 NOT_ENDED_WITH = {
     # An incident that could not be started is a row of `refused`.
-    "failover.sweep": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE", "VOLUME_WOULD_GO"},
+    "failover.sweep": {
+        *GOAL,
+        *("NOT_ADMITTED", "NOT_IN_SERVICE", "UNKNOWN_REHEARSAL", "VOLUME_WOULD_GO"),
+    },
     # What a cold group lacks is a finding.
     "failover.observe": {"VOLUME_WOULD_GO"},
     "failover.admit_event": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},

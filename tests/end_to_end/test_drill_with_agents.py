@@ -13,7 +13,7 @@ import pytest
 
 from support import drills
 
-pytestmark = pytest.mark.drills
+pytestmark = [pytest.mark.drills, pytest.mark.timeout(240)]
 
 
 def drill(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
@@ -42,6 +42,15 @@ def test_an_agent_that_comes_back_after_the_failover_finds_itself_deposed(tmp_pa
     assert outcome["status"] == "COMPLETE"
     assert "epoch 2 replaces epoch 1" in told
     assert outcome["violations"] == []
+
+
+def test_agents_rehearse_beside_what_serves_and_find_a_broken_standby(tmp_path: Path) -> None:
+    code, outcome, told = drill(tmp_path, "--rehearse")
+    assert code == 0, (outcome, told)
+    assert [each.partition(":")[0] for each in outcome["rehearsals"]] == ["PASSED", "FAILED"]
+    assert "there is no PostgreSQL" in outcome["rehearsals"][1]
+    assert outcome["violations"] == []
+    assert list(tmp_path.glob("guests/servers/*/rehearsals/*")) == []
 
 
 def test_a_false_word_of_a_person_does_no_harm_to_a_frozen_guest_that_keeps_its_volume(

@@ -101,13 +101,16 @@ def test_an_agent_accepts_its_file(where: str, tmp_path: Path) -> None:
 
     read_back = config.load(file)
 
-    assert sorted(read_back.commands) == ["pg-start", "pg-stop", "volume-down", "volume-up"]
+    assert sorted(read_back.commands) == [
+        *("pg-check", "pg-start", "pg-stop", "volume-down", "volume-up")
+    ]
+    assert read_back.rehearsable == sorted(read_back.commands)
     assert read_back.on_deposed == ("pg-stop", "volume-down")
 
 
 def test_every_program_of_the_allow_list_is_installed_from_the_examples() -> None:
     commands = read(FOLDER / "failover-agent.yaml")["commands"].values()
-    programs = {c[key][0] for c in commands for key in ("argv", "check")}
+    programs = {c[key][0] for c in commands for key in ("argv", "check") if key in c}
     for text in [
         (EXAMPLES / "cloud-init.yaml").read_text("utf-8"),
         *(filled_in(servers_of(name)[0]) for name in TEMPLATES),

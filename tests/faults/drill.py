@@ -108,6 +108,10 @@ class Drill:
         """Run a workflow at the victim to its end."""
         return self.slot.victim.client.run(workflow, inputs, timeout=LIMIT)
 
+    def run_sweep(self) -> None:
+        """Sweep the project, as its cron trigger does."""
+        self.slot.survivor.client.run("failover.sweep", {}, timeout=LIMIT)
+
     def status(self) -> dict[str, Any]:
         """The group as people see it."""
         return dict(self.slot.survivor.client.run_action("failover.status", {"group": self.group}))

@@ -298,6 +298,27 @@ def remember_the_traversal(drill: Drill) -> None:
     drill.facts["before"] = drill.status()["traversal"]["id"]
 
 
+def rehearse(drill: Drill) -> None:
+    """A person rehearses the failover."""
+    drill.start("failover.rehearse", group=drill.group)
+
+
+def nothing_is_left_of_it(drill: Drill) -> None:
+    """With the help of sweeps, nothing of any rehearsal is left, and it never served elsewhere."""
+    state, asked = drill.slot.cloud.emulation.state, {"group": drill.group}
+
+    def clean() -> bool:
+        drill.run_sweep()
+        rows = drill.slot.survivor.client.run_action("failover.rehearsals", asked)
+        return all(row["clean"] for row in rows)
+
+    drill.until(clean, "clean")
+    assert not state.snapshots
+    assert not [each.name for each in state.volumes.values() if "rehearsal" in each.name]
+    assert not [server for server, guest in state.guests.items() if guest.rehearsed]
+    assert not [row for row in drill.told() if row["kind"] == "traversal"][1:]
+
+
 TOGETHER = Play("together", together, volumes=3, prepare=remember_the_traversal)
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
@@ -370,6 +391,7 @@ EVACUATED = Play(
     host_dies=True,
     boots_from_a_volume=True,
 )
+REHEARSED = Play("rehearsed", rehearse, check=nothing_is_left_of_it, active="db_a")
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "lose"),)
@@ -403,6 +425,13 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, TAKEN_OVER) for point in ("sweep.after", "check.stolen")),
     *((point, 1, ORPHANED) for point in ("orphan.before", "orphan.after")),
     *((f"power.{when}", 1, HOST_DIED) for when in ("before", "after", "proven")),
+    *(
+        (f"{what}.{when}", 1, REHEARSED)
+        for what in ("snapshot", "copy", "uncopy")
+        for when in ("before", "after")
+    ),
+    *((f"rehearsal.{when}", 1, REHEARSED) for when in ("before", "begun", "ending")),
+    *(("rehearsal.ended", nth, REHEARSED) for nth in (1, 2)),
     *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),

@@ -23,6 +23,7 @@ ASKED_AGAIN = frozenset(
         "confirm.before",
         "launch.before",
         "launch.after",
+        "rehearsal.before",
     }
 )
 # Where no process can continue without the frozen one: only it knows what it was told, or it holds

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import agents
-from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
+from mistral_failover.agent.channel.interface import ChannelError, Heartbeat, RehearsalCapability
 from mistral_failover.agent.wire import Address
+from mistral_failover.groups.agent_health import not_rehearsable
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from support.no_cloud import NoCloud
@@ -64,6 +66,7 @@ def test_each_member_s_last_word_is_told(
         "commands": ["pg-start"],
         "not_ready": None,
         "boot": None,
+        "rehearsals": None,
     }
     assert second["sentence"] == "last heartbeat 3 s ago; runs pg-start"
     assert [(a.group, a.member) for a in channel.asked] == [(name, "db_a"), (name, "db_b")]
@@ -107,3 +110,32 @@ def test_a_group_that_is_not_there_is_named(
     state: Runtime, channel: Channel, context: ActionContext
 ) -> None:
     assert agents.Agents("unknown").run(context).error["code"] == "UNKNOWN_GROUP"
+
+
+ABLE = RehearsalCapability(None, None, frozenset({"up"}), None)
+
+
+def beat(able: RehearsalCapability | None, ago: float = 1.0) -> Heartbeat:
+    return Heartbeat(1, ago, (), None, frozenset({"up", "down"}), rehearsals=able)
+
+
+@pytest.mark.parametrize(
+    ("heard", "why"),
+    [
+        (beat(ABLE), ""),
+        (beat(replace(ABLE, commands=None)), ""),
+        (None, "its agent has never sent a heartbeat"),
+        (beat(ABLE, 90.0), "its agent has sent no heartbeat for 90 s"),
+        (beat(None), "its agent does not know rehearsals: upgrade it"),
+        (
+            beat(replace(ABLE, not_isolated="the agent does not run as root")),
+            "its agent cannot isolate a rehearsal: the agent does not run as root",
+        ),
+        (
+            beat(replace(ABLE, commands=frozenset())),
+            "its agent may not rehearse the command up: the file there has no rehearse for it",
+        ),
+    ],
+)
+def test_why_a_member_cannot_rehearse_is_said(heard: Heartbeat | None, why: str) -> None:
+    assert not_rehearsable(heard, ["up"]) == why

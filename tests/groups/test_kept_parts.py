@@ -103,7 +103,7 @@ def test_whose_replacement_broke_off_takes_no_role_while_its_mark_would_take_the
     error = refused(parts.run(Begin(parts.name, lost=[active])), "NO_ELIGIBLE_MEMBER")
 
     assert "Heat has config of stack" in error["reasons"][standby]
-    assert "mark unhealthy --reset" in error["reasons"][standby]
+    assert "remove the mark" in error["reasons"][standby]
     mark(standby, unhealthy=False)
     parts.done(Begin(parts.name, lost=[active]))
     assert (parts.status()["status"], parts.active()) == ("COMPLETE", standby)

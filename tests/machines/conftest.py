@@ -67,15 +67,16 @@ def rack(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start(demo: Tenant, rack: str, request: pytest.FixtureRequest) -> Callable[..., Service]:
-    """Make a service with a ladder of fences. Its outages are printed now, and at the end of all
-    tests; of one that could not be made nothing is left."""
+    """Make a service with a ladder of fences, of the demo project unless another ``tenant`` is
+    given. Its outages are printed now, and at the end of all tests; of one that could not be made
+    nothing is left."""
 
-    def started(*fence: Any, volume_type: str | None = None) -> Service:
+    def started(*fence: Any, tenant: Tenant | None = None, **more: Any) -> Service:
         name = f"machines-{os.getpid()}-{next(_numbers)}"
         try:
-            return Service(demo, name, fence, rack, _teller(request), volume_type)
+            return Service(tenant or demo, name, fence, rack, _teller(request), **more)
         except BaseException:
-            machines.tidy(demo, name)
+            machines.tidy(tenant or demo, name)
             raise
 
     return started
@@ -83,13 +84,13 @@ def start(demo: Tenant, rack: str, request: pytest.FixtureRequest) -> Callable[.
 
 @pytest.fixture
 def protect(
-    start: Callable[..., Service], where: Settings, demo: Tenant, operator: Tenant, rack: str
+    start: Callable[..., Service], where: Settings, operator: Tenant, rack: str
 ) -> Iterator[Callable[..., Service]]:
     """Make a service with a ladder of fences. Afterwards hosts and stacks are as before."""
     made: list[Service] = []
 
-    def make(*fence: Any, volume_type: str | None = None) -> Service:
-        made.append(start(*fence, volume_type=volume_type))
+    def make(*fence: Any, **more: Any) -> Service:
+        made.append(start(*fence, **more))
         return made[-1]
 
     yield make
@@ -97,9 +98,13 @@ def protect(
         return
     for service in made:
         service.ledger.stop()
+    # While it serves: a host that is restored may lose its power, and a single server with it.
+    serving = [each for each in made if len(each.members) == 1 and each.group.active()]
+    for service in serving:
+        machines.tidy(service.tenant, service.name)
     machines.restore_hosts(where, operator, rack)
-    for service in made:
-        machines.tidy(demo, service.name)
+    for service in (each for each in made if each not in serving):
+        machines.tidy(service.tenant, service.name)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import yaml
 
 from support import ledger, machines
 from support.ledger import Ledger
-from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Alone, Service
 from testcloud import seed, templates
 from testcloud.errors import CloudError
 from testcloud.machines import guests, power
@@ -131,6 +131,25 @@ def test_the_outage_after_a_loss_of_power(
     field = unprotected("field-patch")
     patched = field.outage(lambda: field.tenant.patch_stack(field.name, active="db_b"), "db_b")
     print(f"PATCH without a fence: {_said(patched, ours)}")
+
+
+def test_the_outage_of_a_single_server_after_a_loss_of_power(
+    protect: Callable[..., Service],
+    unprotected: Callable[[str], Unprotected],
+    operator: Tenant,
+) -> None:
+    """Ours, by `evacuate`, and Nova's own evacuate after the same fence."""
+    service = protect(QUIESCE, HOST_POWER, tenant=operator, alone=Alone(("evacuate",)))
+    service.write()
+    with service.fault("this project, a single server, evacuate"):
+        machines.lose_power(service)
+    ours = service.outages[-1]
+    machines.tidy(operator, service.name)
+    service.restore_hosts()
+
+    field = unprotected("field-single")
+    evacuated = field.outage(lambda: _evacuate(operator, field), "db_a")
+    print(f"Nova's evacuate after the same fence: {_said(evacuated, ours)}")
 
 
 def _said(outage: float | None, ours: float) -> str:

@@ -218,11 +218,64 @@ def test_a_stage_that_is_worked_off_is_looked_at_once(
     advanced(state, context, ready)
 
     with statements_of(state.database) as said:
-        again = advanced(state, context, ready, Stage.ACTIVATE)
+        again = advanced(state, context, ready, Stage.ACTIVATE, hold=True)
 
     assert (again["state"], again["said"]) == ("COMPLETE", [])
     assert len(operations.all) == 3
     assert len(said) == LOOK, said
+
+
+def test_a_stage_after_which_nothing_is_left_returns_the_outcome(
+    state: Runtime, context: ActionContext, started: Callable[..., Ready], operations: Operations
+) -> None:
+    ready = started(resources=CHAIN)
+
+    done = advanced(state, context, ready, Stage.UPDATE_STACK)
+
+    assert (done["state"], done["outcome"]["status"]) == ("COMPLETE", "COMPLETE")
+    own_chain = advanced(state, context, ready, Stage.UPDATE_STACK, hold=True)
+    assert "outcome" not in own_chain, "its last stage is a task of its own in any case"
+
+
+def test_among_many_traversals_a_call_goes_on_to_the_end(
+    state: Runtime,
+    context: ActionContext,
+    started: Callable[..., Ready],
+    operations: Operations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(advance, "CROWDED", 0)
+    operations.held["database"] = threading.Event()
+    ready = started(resources=CHAIN)
+    answer = in_background(lambda: advanced(state, context, ready, Stage.FENCE))
+    operations.wait_for("database")
+    own_chain = advanced(state, context, ready, Stage.MOVE_VOLUMES, hold=True)
+
+    operations.held["database"].set()
+
+    assert own_chain["state"] == "IN_PROGRESS", "each of its stages ends when it is done"
+    assert answer()["outcome"]["status"] == "COMPLETE"
+    assert operations.names == ["data", "database", "routing"]
+
+
+def test_among_many_traversals_a_failure_belongs_to_its_stage(
+    state: Runtime,
+    context: ActionContext,
+    started: Callable[..., Ready],
+    operations: Operations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(advance, "CROWDED", 0)
+    error = {"code": "START_FAILED", "message": "it does not start"}
+    operations.outcomes["database"] = [Outcome(error=error)]
+    ready = started(resources=CHAIN)
+
+    fenced = advanced(state, context, ready, Stage.FENCE)
+    started_on = advanced(state, context, ready, Stage.ACTIVATE)
+
+    assert (fenced["state"], "outcome" in fenced) == ("FAILED", False)
+    assert isinstance(started_on, Result)
+    assert "it does not start" in started_on.error["message"]
 
 
 def test_another_goal_ends_the_work_on_this_one(

@@ -20,6 +20,7 @@ import pytest
 import requests
 import yaml
 
+from mistral_failover.cli.emulator import as_meant
 from mistral_failover.cli.main import main
 from support import forked
 from support.commands import heeds_ctrl_c
@@ -195,6 +196,42 @@ def test_a_command_that_is_misspelt_is_refused_as_on_real_members(
     assert refused.returncode == 1
     assert "not offer the command shop-stpo" in refused.stderr
     assert "There is: shop-start, shop-stop." in refused.stderr
+
+
+def test_a_command_that_is_misspelt_in_the_first_group_file_is_refused_as_well(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    template, file = tmp_path / "stack.yaml", tmp_path / "first.yaml"
+    template.write_text(yaml.safe_dump(SHOP_STACK))
+    file.write_text(yaml.safe_dump(SHOP | {"stack": "first"}).replace("shop-stop", "shop-stpo"))
+    made = openstack(server, "stack", "create", "--wait", "-t", str(template), "first")
+    assert made.returncode == 0, made.stderr
+
+    refused = server.failover("group", "create", str(file))
+
+    assert refused.returncode == 1
+    assert "not offer the command shop-stpo" in refused.stderr
+    assert "There is: shop-start, shop-stop." in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "learned"),
+    [
+        (("web-start", "web-stop"), ("web-start", "web-stop")),
+        (("web-start", "web-stpo"), ("web-start", "web-stop")),
+        (("web-start", "wbe-stop"), ("web-start", "web-stop")),
+        (("web-strat", "web-stop"), ("web-start", "web-stop")),
+        (("address-up", "adress-down"), ("address-up", "address-down")),
+        (("start", "stop"), ("start", "stop")),
+        (("web-start", "stop-web"), ("web-start", "stop-web")),
+        (("start-web", "drain-web"), ("start-web", "drain-web")),
+        (("run", "halt"), ("run", "halt")),
+    ],
+)
+def test_emulated_members_learn_what_is_meant(
+    given: tuple[str, str], learned: tuple[str, str]
+) -> None:
+    assert as_meant(*given) == learned
 
 
 def test_a_cloud_without_room_can_be_tried(server: ServerProcess, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from mistral_failover import store
 from mistral_failover.convergence.records import (
+    GroupState,
     JournalKind,
     Lock,
     Node,
@@ -36,6 +37,7 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
 from mistral_failover.store.database import Database
@@ -100,6 +102,10 @@ NAMED: dict[str, Any] = {
     "lease": 30.0,
     "level": False,
     "lifetime": 10.0,
+    "planned": {},
+    "cause": "changed",
+    "report": None,
+    "row": {"id": "theirs-rehearsal", "group_id": THEIRS},
     "lock": LOCK,
     "member": "a",
     "memory": ObservationMemory(),
@@ -152,6 +158,11 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "host_fences.record_nova_report": {"seen": "10:00"},
     "details.matches": {"said": "theirs-traversal"},
     "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
+    "rehearsals.begin": {
+        "group": GroupState(THEIRS, "theirs", GROUP, "v", None, None, "v", None),
+        "name": "a rehearsal",
+    },
+    "rehearsals.end": {"outcome": RehearsalOutcome.FAILED},
     "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "groups.record_stack": {"name": "s"},

@@ -19,6 +19,7 @@ import yaml
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import config
 from mistral_failover.agent.daemon.daemon import Agent
+from mistral_failover.agent.daemon.isolation import Isolating
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.model.ids import group_id
 
@@ -94,11 +95,13 @@ class Node:
     # -- the agent
 
     @contextmanager
-    def agent(self, finish: float = 60.0, **settings: Any) -> Iterator[Agent]:
+    def agent(
+        self, finish: float = 60.0, isolating: Isolating | None = None, **settings: Any
+    ) -> Iterator[Agent]:
         """The agent in a thread, for as long as the block runs."""
         loaded = config.load(self.write(**settings))
         stop, ready = threading.Event(), threading.Event()
-        agent = Agent(loaded, ready=ready.set, finish=finish)
+        agent = Agent(loaded, ready=ready.set, finish=finish, isolating=isolating)
         failed: list[BaseException] = []
 
         def serve() -> None:

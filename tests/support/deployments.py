@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import mistral_failover.workflows
 from mistral_failover.embedded.settings import LOCAL_HTTP
@@ -49,10 +50,16 @@ def deployed(
             yield mistral, cloud.client
 
 
-def create_example(cloud: EmulatorClient, name: str, file: str = "postgresql.yaml") -> None:
+def create_example(
+    cloud: EmulatorClient,
+    name: str,
+    file: str = "postgresql.yaml",
+    template: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> None:
     """Create an example's stack and teach its servers the database, and an address of its own; no
-    group is defined yet. ``file``: the example's group file."""
-    cloud.create_stack(name, examples.stack(1, file.replace(".yaml", "-stack.yaml")))
+    group is defined yet. ``file``: the example's group file; ``template``: what
+    is made of its template."""
+    cloud.create_stack(name, template(examples.stack(1, file.replace(".yaml", "-stack.yaml"))))
     cloud.add_application(
         f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
     )

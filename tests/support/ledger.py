@@ -26,6 +26,7 @@ from pathlib import Path
 import psycopg
 
 TABLE = "ledger"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PAUSE = 0.02  # seconds between two rows of a writer
 _LOCAL = re.compile(rb"^wrote (\d+)\.\r*$", re.MULTILINE)
 """A whole line of the writer inside. The kernel's messages go to the same console and may come in
@@ -39,12 +40,15 @@ class Acknowledged:
     :ivar at: seconds of `time.monotonic`.
     :ivar server: the member that acknowledged it.
     :ivar clock: seconds since the epoch, to compare with what others noted.
+    :ivar guest: the boot of its guest: a member that comes back has another one, also at the same
+        address; empty for the writer inside.
     """
 
     at: float
     server: str
     number: int
     clock: float
+    guest: str = ""
 
 
 def connect(address: str, limit: float = 2.0) -> psycopg.Connection[tuple[object, ...]]:
@@ -122,16 +126,20 @@ class Ledger:
         return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
 
     def turns(self) -> list[str]:
-        """The members in the order in which they acknowledged rows. Two that did it at the same
-        time take turns again and again."""
-        return [server for server, _ in itertools.groupby(row.server for row in self.acknowledged)]
+        """The members in the order in which their guests acknowledged rows. Two that did it at the
+        same time take turns again and again."""
+        guests = ((row.server, row.guest) for row in self.acknowledged)
+        return [server for (server, _), _ in itertools.groupby(guests)]
 
     def late(self, moment: float, server: str) -> list[Acknowledged]:
-        """What a server acknowledged after a moment, in seconds since the epoch, and before another
-        one did; the writer inside also later."""
-        others = (row.clock for row in self.acknowledged if row.server != server)
+        """What the guest that a member had at a moment, in seconds since the epoch, acknowledged
+        after it, and before another one did; the writer inside also later."""
+        served = [row for row in self.acknowledged if row.server == server and row.clock <= moment]
+        guest = served[-1].guest if served else ""
+        ours = (server, guest)
+        others = (row.clock for row in self.acknowledged if (row.server, row.guest) != ours)
         end = min((clock for clock in others if clock > moment), default=float("inf"))
-        network = [row for row in self.acknowledged if row.clock < end]
+        network = [row for row in self.acknowledged if row.clock < end and row.guest == guest]
         rows = [*network, *self.seen_inside]
         return [row for row in rows if row.server == server and row.clock > moment]
 
@@ -142,11 +150,12 @@ class Ledger:
     def _write(self, member: str, address: str, ended: threading.Event) -> None:
         while not ended.is_set():
             with contextlib.suppress(psycopg.Error), connect(address) as connection:
+                guest = _boot(connection)
                 while not ended.is_set():
                     number = next(self._numbers)
                     row = (member, number)
                     connection.execute("INSERT INTO ledger VALUES (%s, %s)", row)
-                    self.acknowledged.append(_now(*row))
+                    self.acknowledged.append(_now(*row, guest))
                     time.sleep(_PAUSE)
             time.sleep(_PAUSE)
 
@@ -160,8 +169,14 @@ class Ledger:
                     self.seen_inside.append(_now(member, int(number)))
 
 
-def _now(server: str, number: int) -> Acknowledged:
-    return Acknowledged(time.monotonic(), server, number, time.time())
+def _now(server: str, number: int, guest: str = "") -> Acknowledged:
+    return Acknowledged(time.monotonic(), server, number, time.time(), guest)
+
+
+def _boot(connection: psycopg.Connection[tuple[object, ...]]) -> str:
+    """Which boot of which guest a connection leads to."""
+    (found,) = connection.execute(f"SELECT pg_read_file('{_BOOT_ID}')").fetchone() or ("",)
+    return str(found).strip()
 
 
 def rows(address: str) -> Counter[tuple[str, int]]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service on real guests: the shipped stack of two servers with PostgreSQL on a volume."""
+"""A service on real guests: the shipped stack of two servers with PostgreSQL on a volume, or of one
+of them."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ HOST_POWER: Rung = {"kind": "host_power", "limit": 90}
 STORAGE: Rung = {"kind": "storage", "limit": 30}
 # libvirt asks the agent of a hung guest for 60 s before Nova cuts its power.
 STOP: Rung = {"kind": "stop", "limit": 150}
+_LIMIT = 300.0  # seconds for a stack, an activation, a failover: on a busy machine, too
 _SOME = 50  # rows: a second or two of writing
 _TRUST = "host all all 172.31.250.0/24 trust"
 
@@ -47,11 +49,20 @@ class Proof:
     observed: str
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A server without a standby: how it comes back, and whether its system is on a volume."""
+
+    restart: tuple[str, ...]
+    boots_from_a_volume: bool = False
+
+
 class Service:
     """A group that serves, and its writers.
 
-    ``tell`` gets the outage of each fault, a line.
+    ``tell`` gets the outage of each fault, a line. ``alone``: it has one member, which comes back.
 
+    :ivar members: its members.
     :ivar rack: the availability zone of its hosts.
     :ivar group: the stack and its group.
     :ivar active: the member that serves.
@@ -68,17 +79,21 @@ class Service:
         rack: str,
         tell: Callable[[str], None],
         volume_type: str | None = None,
+        alone: Alone | None = None,
     ) -> None:
         self.tenant = tenant
         self.where: Settings = tenant.settings
         self.name = name
         self.rack = rack
+        self.members = MEMBERS if alone is None else MEMBERS[:1]
         self._tell = tell
-        tenant.create_stack(name, _template(fence, rack, volume_type), **self._parameters())
+        template = _template(fence, rack, volume_type, alone)
+        tenant.create_stack(name, template, _LIMIT, **self._parameters())
         self.group = ProtectedStack(tenant, name)
         self.servers = self.group.servers()
         self.active = self._activate()
         self.home = {m: guests.host_of(self.where, s) for m, s in self.servers.items()}
+        self._consoles = {member: [self._console(member)] for member in self.members}
         self.ledger = Ledger(self.addresses())
         self.outages: list[float] = []
         self._proofs: list[tuple[str, float]] = []
@@ -93,10 +108,10 @@ class Service:
             "image": seed.GUEST,
             "flavor": seed.GUEST_FLAVOR,
             "agent_broker": self.where.commands_url,
-            **{f"agent_key_{name}": wire.member_key(key, name).hex() for name in MEMBERS},
+            **{f"agent_key_{name}": wire.member_key(key, name).hex() for name in self.members},
         }
 
-    def _activate(self, limit: float = 240) -> str:
+    def _activate(self, limit: float = _LIMIT) -> str:
         """Wait until a member is active; the first activation waits for its agent."""
         with contextlib.suppress(CloudError):
             until(lambda: self.group.status()["status"] in ("COMPLETE", "FAILED"), "an end", limit)
@@ -112,9 +127,13 @@ class Service:
         """The address of each member."""
         found = {}
         for member, server in self.servers.items():
-            shown = self.tenant.cloud.compute.get_server(server).addresses
-            found[member] = str(shown["net1"][0]["addr"])
+            # Nova shows none for a moment after the start of a guest.
+            shown = until(partial(self._addresses, server), f"an address of {member}", 60)
+            found[member] = str(shown[0]["addr"])
         return found
+
+    def _addresses(self, server: str) -> list[dict[str, Any]]:
+        return list(self.tenant.cloud.compute.get_server(server).addresses.get("net1", ()))
 
     def inside(self, member: str, script: str) -> str:
         """Run a script in a member's guest, without a network."""
@@ -130,8 +149,8 @@ class Service:
         self.ledger.wait_for_rows(self.active, 60, _SOME)
 
     def standby(self) -> str:
-        """The member that does not serve."""
-        return next(member for member in MEMBERS if member != self.active)
+        """The member that does not serve; the only one itself where it comes back."""
+        return next((each for each in self.members if each != self.active), self.active)
 
     @contextmanager
     def fault(
@@ -152,7 +171,7 @@ class Service:
         self.ledger.stop()
         found = ledger.rows(self.ledger.addresses[self.active])
         rows = self.ledger.acknowledged
-        inside = [n for member in MEMBERS for n in self._inside(member)]
+        inside = [n for member in self.members for n in self._inside(member)]
         self.outages.append(self.ledger.outage(begun))
         self._tell(
             f"{what}: {len(rows) + len(inside)} rows acknowledged, outage {self.outages[-1]:.1f} s"
@@ -173,8 +192,12 @@ class Service:
         return len(self._inside(member))
 
     def _inside(self, member: str) -> list[int]:
-        console = self._console(member)
-        return ledger.acknowledged_inside(console) if console.exists() else []
+        consoles = [each for each in self._consoles[member] if each.exists()]
+        return [number for each in consoles for number in ledger.acknowledged_inside(each)]
+
+    def consoles(self, member: str) -> list[Path]:
+        """The consoles of a member's guests, the present one's last."""
+        return self._consoles[member]
 
     def console(self, member: str) -> str:
         """What a member's guest, also an earlier one, wrote on its console."""
@@ -193,18 +216,21 @@ class Service:
         return Proof(found["rung"], found["observed"])
 
     def proven_at(self, member: str) -> float:
-        """When the proof that a lost member writes no more was recorded, by the clock."""
-        rows = self.group.status()["resources"]
-        fence = next(row["id"] for row in rows if row["name"] == f"fence:{member}")
+        """When the proof that a lost member writes no more was recorded, by the clock. The record
+        of the fence itself is gone once the member is back."""
         told = self.tenant.action("failover.history", group=self.name, limit=1000)
-        ends = [row for row in told if row["resource_id"] == fence and row["kind"] == "done"]
+        ends = [row for row in told if row["sentence"] == f"Fence {member}: done"]
         return float(ends[-1]["at"])
 
     def share_volume(self) -> None:
         """Attach the volume to the standby as well, and wait until both have it open."""
         volume, standby = self.group.volume(), self.servers[self.standby()]
         self.tenant.cloud.compute.create_volume_attachment(standby, volume_id=volume)
-        until(lambda: len(self.clients()) == len(MEMBERS), "both hosts to have the volume open", 60)
+        until(
+            lambda: len(self.clients()) == len(self.members),
+            "both hosts to have the volume open",
+            60,
+        )
 
     def clients(self) -> set[str]:
         """The members that have the volume open, by the addresses of their hosts."""
@@ -221,13 +247,34 @@ class Service:
         """Report the active member lost, and do not wait: see `failed_over`."""
         self.tenant.start("failover.failover", group=self.name, lost=[self.active])
 
-    def failed_over(self, limit: float = 180) -> None:
-        """Wait until the other member serves after a failover."""
+    def failed_over(self, limit: float = _LIMIT) -> None:
+        """Wait until the other member serves after a failover, or the only one again."""
         lost = self.active
+        if lost == self.standby():
+            self._follow(lost, limit)
         self.serves(self.standby(), limit)
         self._proofs.append((lost, self.proven_at(lost)))
 
-    def fail_over(self, limit: float = 180) -> None:
+    def _follow(self, member: str, limit: float) -> None:
+        """Find the guest in which the only member comes back, and write to it there."""
+        left, former, known = self.home[member], self.servers[member], self.ledger.addresses[member]
+
+        def came() -> str | None:
+            named = f"{self.name}-{member}-"
+            shown = self.tenant.cloud.compute.servers(name=f"^{named}")
+            new = [each.id for each in shown if each.id != former]
+            with contextlib.suppress(CloudError):
+                for server in (*new, former):
+                    self.home[member] = guests.host_of(self.where, server, but=(left,))
+                    return str(server)
+            return None
+
+        self.servers[member] = until(came, f"{member} to come back", limit, longest=1)
+        self._consoles[member].append(self._console(member))
+        if (address := self.addresses()[member]) != known:
+            self.ledger.also(member, address)
+
+    def fail_over(self, limit: float = _LIMIT) -> None:
         """Report the active member lost, and wait until the other one serves."""
         self.start_failover()
         self.failed_over(limit)
@@ -240,7 +287,7 @@ class Service:
         """Have a member serve, by a planned move unless it does."""
         if member != self.active:
             self.switch_over(member)
-            self.group.wait_until_active(*(m for m in MEMBERS if m != member))
+            self.group.wait_until_active(*(m for m in self.members if m != member))
             self.active = member
 
     def switch_over(self, to: str) -> None:
@@ -257,7 +304,7 @@ class Service:
         lost = self.group.status()["lost"]
         return all(
             self.servers[member] in guests.running(self.where, self.home[member])
-            for member in MEMBERS
+            for member in self.members
             if member not in lost
         )
 
@@ -285,6 +332,7 @@ class Service:
         self.tenant.wait_for_stack(self.name)
         self.servers = self.group.servers()
         self.home[member] = guests.host_of(self.where, self.servers[member])
+        self._consoles[member] = [self._console(member)]
         self.ledger.also(member, self.addresses()[member])
         done = self.tenant.run("failover.failover", group=self.name, lost=[], recovered=[member])
         assert done["state"] == "SUCCESS", done["output"]
@@ -297,14 +345,14 @@ class Service:
             return False
         return True
 
-    def serves(self, member: str, limit: float = 180) -> None:
+    def serves(self, member: str, limit: float = _LIMIT) -> None:
         """Wait until a member acknowledges rows and the group has reached its goal."""
         try:
             self.ledger.wait_for_rows(member, limit)
         except AssertionError as error:
             status = self.group.status()
             raise AssertionError(f"{error}: {status['status']}, {status['reason']}") from None
-        self.group.wait_until_active(*(m for m in MEMBERS if m != member), limit=60)
+        self.group.wait_until_active(*(m for m in self.members if m != member), limit=60)
         self.active = member
 
 
@@ -318,14 +366,27 @@ def lose_power(service: Service) -> None:
     service.fail_over()
 
 
+def power_returns(service: Service, operator: Tenant, host: str) -> None:
+    """The host that lost its power has it again. Nova tidies up there, and the guest that it had
+    does not run."""
+    server = service.servers[service.active]
+    power.on(service.where, host)
+    until(partial(_allowed, operator, host), f"Nova to use {host} again", 120)
+    until(partial(_is_up, operator, host), f"{host} to be up", 120)
+    service.ledger.wait_for_rows(service.active, 60, _SOME)
+    assert guests.running(service.where, host) == []
+    assert service.servers[service.active] == server
+
+
 def partition(service: Service) -> None:
     """The host is cut off. The writer inside writes on until the storage refuses it."""
     old = service.active
+    console = service.consoles(old)[-1]
     network.plug(service.where, service.home[old], "management", connected=False)
     written = service.written_inside(old)
     until(lambda: service.written_inside(old) > written + 20, "the guest to write on", 60)
     service.fail_over()
-    until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
+    until(lambda: b"I/O error" in console.read_bytes(), "the old guest to notice it", 60)
 
 
 def panic(service: Service) -> None:
@@ -406,11 +467,19 @@ def prepare(where: Settings, server: str) -> None:
     guests.execute(where, server, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
 
 
-def _template(fence: Sequence[Rung], rack: str, volume_type: str | None) -> str:
-    template = yaml.safe_load(templates.protected(templates.SERVERS, fence=list(fence)))
+def _template(
+    fence: Sequence[Rung], rack: str, volume_type: str | None, alone: Alone | None
+) -> str:
+    members = None
+    if alone is not None:
+        members = {"servers": ["db_a"], "replace": "lost", "restart": list(alone.restart)}
+    made = templates.protected(templates.SERVERS, fence=list(fence), members=members)
+    template = yaml.safe_load(made)
+    if alone is not None:
+        templates.alone(template, boots_from_a_volume=alone.boots_from_a_volume)
     if volume_type is not None:
         template["resources"]["data_volume"]["properties"]["volume_type"] = volume_type
-    for member in MEMBERS:
+    for member in MEMBERS if alone is None else MEMBERS[:1]:
         server = template["resources"][member]["properties"]
         server["availability_zone"] = rack
         text = server["user_data"]["if"][1]["str_replace"]

@@ -299,6 +299,11 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/os-interface"
         self._done("POST", url, body, self._demo)
 
+    def give_floating_ip(self, floating_ip: str, port: str) -> None:
+        """``openstack floating ip set --port PORT FLOATING_IP``"""
+        url = f"{self._url}/network/v2.0/floatingips/{floating_ip}"
+        self._done("PUT", url, {"floatingip": {"port_id": port}}, self._demo)
+
     def free_port(self, port: str) -> None:
         """``openstack port unset --device PORT``, whatever has it: as ``server remove port``."""
         url = f"{self._url}/network/v2.0/ports/{port}"
@@ -335,6 +340,11 @@ class Operator:
         body = {"name": name, "email": "admin@example.org"}
         answer = self._done("POST", f"{self._url}/dns/v2/zones", body, self._demo)
         return str(answer.json()["id"])
+
+    def zone(self, name: str) -> str:
+        """``openstack zone list --name NAME``: its id."""
+        shown = self._done("GET", f"{self._url}/dns/v2/zones?name={name}", None, self._demo)
+        return str(shown.json()["zones"][0]["id"])
 
     def recordsets(self, zone: str) -> list[dict[str, Any]]:
         """``openstack recordset list ZONE``"""

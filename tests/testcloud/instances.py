@@ -32,7 +32,6 @@ def _fake(host: str) -> Sections:
 
 def _libvirt(settings: Settings, host: str) -> Sections:
     """Real guests, without KVM."""
-    helper = f"privsep-helper --config-file {settings.etc / 'nova' / f'nova-{host}.conf'}"
     return {
         "DEFAULT": {
             "my_ip": places.management(host),
@@ -70,9 +69,7 @@ def _libvirt(settings: Settings, host: str) -> Sections:
             "device_detach_attempts": 4,
             "device_detach_timeout": 5,
         },
-        # Without these sudo is called.
-        "nova_sys_admin": {"helper_command": helper},
-        "privsep_osbrick": {"helper_command": helper},
+        **_without_sudo(f"{settings.etc / 'nova' / f'nova-{host}.conf'}", "nova_sys_admin"),
     }
 
 
@@ -169,8 +166,19 @@ def cinder(settings: Settings) -> Sections:
             "coordination": {"backend_url": f"file://{data / 'coordination'}"},
             "nova": account(settings, "nova"),
             "service_user": {"send_service_user_token": True, **account(settings, "cinder")},
+            **(
+                _without_sudo(f"{settings.etc / 'cinder' / 'cinder.conf'}", "cinder_sys_admin")
+                if settings.machines
+                else {}
+            ),
         },
     )
+
+
+def _without_sudo(file: str, *contexts: str) -> Sections:
+    """What has a service that is root already call its helper itself."""
+    helper = f"privsep-helper --config-file {file}"
+    return {name: {"helper_command": helper} for name in (*contexts, "privsep_osbrick")}
 
 
 def backend(settings: Settings) -> str:

@@ -67,6 +67,28 @@ def protected(
     return _dumped(template)
 
 
+def alone(template: dict[str, Any], *, boots_from_a_volume: bool = False) -> None:
+    """Leave the standby out of an example's template of two servers. ``boots_from_a_volume``: the
+    other one has a system disk and a port of the stack, which outlive it."""
+    resources = template["resources"]
+    for name in ("db_b", "db_b_lost"):
+        del resources[name]
+    del template["outputs"]["db_b"], template["parameters"]["agent_key_db_b"]
+    resources["protection"]["depends_on"].remove("db_b")
+    if not boots_from_a_volume:
+        return
+    server = resources["db_a"]["properties"]
+    resources["system"] = {
+        "type": "OS::Cinder::Volume",
+        "properties": {"size": 1, "image": server.pop("image")},
+    }
+    (network,) = server.pop("networks")
+    resources["front"] = {"type": "OS::Neutron::Port", "properties": network}
+    server["networks"] = [{"port": {"get_resource": "front"}}]
+    disk = {"volume_id": {"get_resource": "system"}, "boot_index": 0}
+    server["block_device_mapping_v2"] = [{**disk, "delete_on_termination": False}]
+
+
 def member() -> str:
     """The template of a member of :func:`healed_by_heat`: Aodh looks for the server in a stack of
     its own, whose name in the group it then marks unhealthy."""

@@ -209,7 +209,9 @@ class ProtectedStack:
     def servers(self) -> dict[str, str]:
         """The server's id of each member."""
         outputs = self.tenant.outputs(self.name)
-        members = outputs.get("members") or {k: outputs[k] for k in ("db_a", "db_b")}
+        members = outputs.get("members") or {
+            name: outputs[name] for name in ("db_a", "db_b") if name in outputs
+        }
         return dict(members)
 
     def volume(self) -> str:

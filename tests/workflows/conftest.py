@@ -5,12 +5,16 @@ state store of this process and an emulated cloud in a thread of it."""
 from __future__ import annotations
 
 import itertools
+import json
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import openstack
 import pytest
+import yaml
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
@@ -28,7 +32,9 @@ from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from support.activation import activate, done
 from support.databases import new_store
+from support.fencing import clouds_of_an_operator, private
 from support.operators import Operator
+from support.storage import commands
 from support.waiting import until
 
 _numbers = itertools.count(1)
@@ -395,3 +401,31 @@ def loose(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..
         return group
 
     return make
+
+
+@pytest.fixture
+def clouds(emulated: EmulatedCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The clouds of the groups' user and of the operator of the fence devices."""
+    clouds = yaml.safe_load(Path(os.environ["OS_CLIENT_CONFIG_FILE"]).read_text("utf-8"))
+    file = private(tmp_path / "clouds.yaml", yaml.safe_dump(clouds))
+    clouds_of_an_operator(emulated, tmp_path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+    return file
+
+
+@pytest.fixture
+def ceph(
+    emulated: EmulatedCloud,
+    state: Runtime,
+    clouds: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
+    """The hosts' storage is a simulated Ceph cluster that can block them."""
+    file = tmp_path / "fence-devices.yaml"
+    monkeypatch.setattr(state, "settings", replace(state.settings, fence_devices_file=str(file)))
+    document = {"projects": ["*"], "cloud": "operator", "hosts": {}, "ceph": commands(tmp_path)}
+    private(file, json.dumps(document))
+    yield tmp_path
+    for host in emulated.emulation.state.hosts:
+        emulated.client.fault("host", host, "revive")

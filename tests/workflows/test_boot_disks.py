@@ -7,12 +7,16 @@ On the real engine with an emulated cloud, whose Heat refuses a boot disk that i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mistral_failover.resources.restart import replace as restart
 from support.operators import Operator
+from support.storage import simulate
 from support.waiting import patiently, until
 
 
@@ -271,3 +275,67 @@ def test_of_two_that_are_lost_the_one_comes_back_of_which_nothing_must_be_delete
     assert group.server("db_b") != former["db_b"]
     assert group.runs_on() == group.holders() == ["db_b"]
     assert group.status()["lost"] == ["db_a"]
+
+
+STORAGE = [{"kind": "storage", "limit": 10}]
+OF_DATA, OF_SYSTEM = "172.31.251.11:0/11", "172.31.251.11:0/22"
+
+
+@pytest.fixture
+def cut_off(protect: Callable[..., Any], ceph: Path) -> Callable[..., Any]:
+    """Make a single server, up, that only its storage can cut off. ``system``: whether its boot
+    disk is there, too."""
+
+    def make(*, system: bool) -> Any:
+        on = {"server": {"get_param": "active"}, "when_host_is_down": "delete_server"}
+        data = {"type": "volume_attachment", "properties": {"volume": "data_volume", **on}}
+        more = {"template": boots_from_a_volume, "members": MEMBERS, "fence": STORAGE}
+        group = protect({"data": data}, servers=("db_a",), **more)
+        group.activate()
+        of_stack = group.cloud.resources(group.name)
+        names = ("data_volume", "system") if system else ("data_volume",)
+        ids = [of_stack[name]["physical_resource_id"] for name in names]
+        clients = ([OF_DATA], [OF_SYSTEM])
+        simulate(ceph, dict(zip((f"volumes/volume-{each}" for each in ids), clients, strict=False)))
+        return group
+
+    return make
+
+
+def test_the_storage_cuts_the_old_guest_off_from_its_boot_disk_too(
+    cut_off: Callable[..., Any], ceph: Path
+) -> None:
+    group = cut_off(system=True)
+    former = group.server("db_a")
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
+
+    blocked = json.loads((ceph / "ceph.conf").read_text("utf-8"))["blocklist"]
+    assert sorted(blocked) == sorted([OF_DATA, OF_SYSTEM])
+    assert group.server("db_a") != former
+    assert group.server("db_a") in boot_disk(group)
+    assert group.cloud.violations() == []
+
+
+def test_a_boot_disk_that_the_storage_does_not_block_is_not_passed_on(
+    cut_off: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a partition the old guest runs on and writes to it, whatever Nova has deleted."""
+    monkeypatch.setattr(restart, "STOP_LIMIT", 2.0)
+    group = cut_off(system=False)
+    former = group.server("db_a")
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+
+    disk = group.cloud.resources(group.name)["system"]["physical_resource_id"]
+    reason = group.status()["reason"]
+    assert f"its fence (storage) does not keep its guest from volume {disk}" in reason
+    assert f"confirm it: failover confirm-fenced {group.name} db_a" in reason
+    assert boot_disk(group) == [former]
+
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    patiently(group, "confirm_fenced", **said).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.server("db_a") in boot_disk(group)
+    assert group.cloud.violations() == []

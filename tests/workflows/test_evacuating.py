@@ -9,7 +9,6 @@ operator confirms that it is off.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,8 +21,9 @@ import yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.resources.restart import start
 from mistral_failover.runtime.process import Runtime
-from support.fencing import AGENT, Machines, clouds_of_an_operator, private, shown_up
-from support.storage import SUSPECT, commands, simulate
+from support.fencing import AGENT, Machines, private, shown_up
+from support.operators import Operator
+from support.storage import SUSPECT, simulate
 from support.waiting import patiently
 
 ACTIVE = {"get_param": "active"}
@@ -48,16 +48,6 @@ def resources(**more: str) -> dict[str, Any]:
 
 ASKS = resources()
 DELETES = resources(when_host_is_down="delete_server")
-
-
-@pytest.fixture
-def clouds(emulated: EmulatedCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The clouds of the groups' user and of the operator of the fence devices."""
-    clouds = yaml.safe_load(Path(os.environ["OS_CLIENT_CONFIG_FILE"]).read_text("utf-8"))
-    file = private(tmp_path / "clouds.yaml", yaml.safe_dump(clouds))
-    clouds_of_an_operator(emulated, tmp_path)
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-    return file
 
 
 @pytest.fixture
@@ -96,24 +86,6 @@ def boards(
         emulated.client.fault("host", host.name, "revive")
         state.database.atomically(partial(shown_up, host=host.name))
     machines.stop()
-
-
-@pytest.fixture
-def ceph(
-    emulated: EmulatedCloud,
-    state: Runtime,
-    clouds: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Path]:
-    """The hosts' storage is a simulated Ceph cluster that can block them."""
-    file = tmp_path / "fence-devices.yaml"
-    monkeypatch.setattr(state, "settings", replace(state.settings, fence_devices_file=str(file)))
-    document = {"projects": ["*"], "cloud": "operator", "hosts": {}, "ceph": commands(tmp_path)}
-    private(file, json.dumps(document))
-    yield tmp_path
-    for host in emulated.emulation.state.hosts:
-        emulated.client.fault("host", host, "revive")
 
 
 @pytest.fixture
@@ -238,25 +210,87 @@ def test_an_evacuation_that_finds_no_host_is_named(
     assert "It was not evacuated: Nova was asked to evacuate server" in group.status()["reason"]
 
 
+STORAGE = [{"kind": "storage", "limit": 10}]
+OF_SYSTEM, OF_ANOTHER = "172.31.251.11:0/22", "172.31.251.11:0/33"
+"""The clients of a guest's other disks: QEMU has one for each."""
+
+
+def volume_of(group: Any, name: str = "data_volume") -> str:
+    return str(group.cloud.resources(group.name)[name]["physical_resource_id"])
+
+
+def blocked(ceph: Path) -> list[str]:
+    found: list[str] = json.loads((ceph / "ceph.conf").read_text("utf-8"))["blocklist"]
+    return sorted(found)
+
+
 @pytest.mark.usefixtures("administrator")
 def test_a_member_that_its_storage_has_cut_off_is_evacuated_too(
     single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path
 ) -> None:
-    group = single(ASKS, fence=[{"kind": "storage", "limit": 10}])
+    """Nova keeps the disks of systems in the same Ceph."""
+    group = single(ASKS, fence=STORAGE)
     group.emulation = emulated.emulation
     former, home = group.server("db_a"), place(group)
-    volume = group.cloud.resources(group.name)["data_volume"]["physical_resource_id"]
-    simulate(ceph, {f"volumes/volume-{volume}": [SUSPECT]})
+    images = {f"volumes/volume-{volume_of(group)}": [SUSPECT]}
+    simulate(ceph, {**images, f"images/{former}_disk": [OF_SYSTEM]})
 
     patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
 
     assert group.server("db_a") == former
     assert place(group) != home
     assert evacuations(group) == 1
-    assert json.loads((ceph / "ceph.conf").read_text("utf-8"))["blocklist"] == [SUSPECT]
+    assert blocked(ceph) == sorted([SUSPECT, OF_SYSTEM])
     assert group.runs_on() == group.holders() == ["db_a"]
     assert [each["found"] for each in group.status()["restarts"]] == ["evacuate"]
     assert group.cloud.violations() == []
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_server_whose_system_the_storage_does_not_block_is_not_evacuated(
+    single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path
+) -> None:
+    """Behind a partition its guest runs on. Where Nova keeps that disk is not known: on storage
+    that the hosts share, two guests would write to it."""
+    group = single(ASKS, fence=STORAGE)
+    group.emulation = emulated.emulation
+    simulate(ceph, {f"volumes/volume-{volume_of(group)}": [SUSPECT]})
+    said = [each["sentence"] for each in group.examined_all("restart")]
+    assert any(f"{group.server('db_a')}_disk: db_a boots from no volume" in each for each in said)
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+
+    assert evacuations(group) == 0
+    reason = group.status()["reason"]
+    why = "It was not evacuated: its fence (storage) does not keep its guest from the disk of its"
+    assert why in reason
+    assert f"confirm it: failover confirm-fenced {group.name} db_a" in reason
+
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    patiently(group, "confirm_fenced", **said).assert_succeeded()
+
+    assert evacuations(group) == 1
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_server_with_a_volume_in_another_storage_is_not_evacuated(
+    single: Callable[..., Any], emulated: EmulatedCloud, ceph: Path
+) -> None:
+    group = single(DELETES, fence=STORAGE)
+    group.emulation = emulated.emulation
+    former, operator = group.server("db_a"), Operator(group.cloud)
+    operator.attach(other := operator.make_volume(), former)
+    images = {f"volumes/volume-{volume_of(group)}": [SUSPECT]}
+    simulate(ceph, {**images, f"images/{former}_disk": [OF_SYSTEM]})
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
+
+    assert evacuations(group) == 0
+    assert group.server("db_a") != former, "the next way was taken"
+    assert group.holders() == ["db_a"]
+    assert other not in group.cloud.guests()[group.server("db_a")]["volumes"]
 
 
 @pytest.mark.usefixtures("administrator")

@@ -262,10 +262,10 @@ def test_a_deleted_target_without_another_standby_fails_at_once(
     failure = status["failure"]
     assert (failure["resource"], failure["code"]) == ("data", "TARGET_DOWN")
     assert gone in failure["message"]
-    for command in ("mark unhealthy", f"stack update --existing {group.name}", "failover start"):
-        assert command in failure["remedy"]
+    for command in ("failover replace", "failover start"):
+        assert f"{command} {group.name}" in failure["remedy"]
 
-    operator.replace_server(group.name, "db_b")
+    group.run("replace_member", group=group.name, member="db_b").assert_succeeded()
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
     settled(group, "db_b")
 
@@ -287,7 +287,7 @@ def test_a_deleted_target_is_not_waited_for_but_another_member_is(
     group, execution = waiting
     (what,) = waited_for(group)
     assert what.startswith(f"server {group.server('db_b')}: its server does not exist")
-    assert f"stack update --existing {group.name}" in what, "what helps at once"
+    assert f"failover replace {group.name} db_b" in what, "what helps at once"
 
     operator.start_server(group.server("db_c"))
 
@@ -305,6 +305,17 @@ def test_a_deleted_target_that_heat_makes_again_meanwhile_is_used(
     operator.replace_server(group.name, "db_b")
 
     group.ended(execution).assert_succeeded()
+    settled(group, "db_b")
+
+
+def test_a_deleted_target_gets_another_server_by_the_command_that_is_shown(
+    waiting: tuple[Any, str],
+) -> None:
+    group, execution = waiting
+
+    group.run("replace_member", group=group.name, member="db_b").assert_succeeded()
+
+    group.ended(execution)
     settled(group, "db_b")
 
 

@@ -93,6 +93,15 @@ class Drill(Arguments, ShowOne):
                 ),
             ),
             argument(
+                "--rehearse",
+                action="store_true",
+                help=(
+                    "no failover: it is rehearsed on copies of the volumes while the group serves, "
+                    "then a package is missing on the standby, and the next rehearsal finds it "
+                    "(with --fault crash)"
+                ),
+            ),
+            argument(
                 "--single",
                 action="store_true",
                 help=(
@@ -134,11 +143,18 @@ class Drill(Arguments, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Run, report, audit."""
         agents = parsed_args.agents or parsed_args.broker is not None
-        for option, faults in (("active_active", RECOVERABLE), ("single", ALONE)):
-            if getattr(parsed_args, option) and (agents or parsed_args.fault not in faults):
+        for option, faults in (
+            ("active_active", RECOVERABLE),
+            ("single", ALONE),
+            ("rehearse", ("crash",)),
+        ):
+            alone = "" if option == "rehearse" else ", and without --agents"
+            if getattr(parsed_args, option) and (
+                (agents and alone) or parsed_args.fault not in faults
+            ):
                 wrong = (
-                    f"--{option.replace('_', '-')} works only with --fault {', '.join(faults)}, "
-                    "and without --agents"
+                    f"--{option.replace('_', '-')} works only with --fault "
+                    f"{', '.join(faults)}{alone}"
                 )
                 self.get_parser("failover drill").error(wrong)
         if parsed_args.broker is not None:
@@ -151,7 +167,12 @@ class Drill(Arguments, ShowOne):
 
         boot.check_mistral()
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.lab.drill.run import ActiveActiveRun, DrillRun, SingleRun
+        from mistral_failover.lab.drill.run import (
+            ActiveActiveRun,
+            DrillRun,
+            RehearsalRun,
+            SingleRun,
+        )
         from mistral_failover.lab.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
@@ -169,6 +190,7 @@ class Drill(Arguments, ShowOne):
             ):
                 made = ActiveActiveRun if parsed_args.active_active else DrillRun
                 made = SingleRun if parsed_args.single else made
+                made = RehearsalRun if parsed_args.rehearse else made
                 play = made(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()
             (folder / _DONE).touch()
@@ -218,6 +240,8 @@ def _readable(facts: dict[str, Any]) -> dict[str, str]:
             shown[name] = f"{value:.2f} (total / critical path of the cloud and its guests)"
         elif name == "holders":
             shown[name] = _holders(value)
+        elif name == "rehearsals":
+            shown.update({name: "\n".join(value)} if value else {})
         elif name == "violations":
             shown["invariants"] = "\n".join(value) if value else "all held"
         else:

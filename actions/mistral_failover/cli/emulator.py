@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +109,9 @@ class Break(Arguments, ShowOne):
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
     """Let the emulated servers of a group's stack, without one all of them, run the commands of its
     activations, which on real members the agent's file allows, and say so. Servers that know one of
-    an activation's commands do not learn the other: it is probably misspelt, and refused as on real
-    members. Nothing happens in a real cloud, or while the stack is missing. Return whether the
-    cloud is emulated.
+    an activation's commands do not learn the other, nor one that is almost the counterpart of the
+    other: it is probably misspelt, and refused as on real members. Nothing happens in a real cloud,
+    or while the stack is missing. Return whether the cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """
@@ -128,10 +129,11 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
             continue
         devices = any(_is_device(value) for value in properties.values())
         with contextlib.suppress(EmulatorError, requests.RequestException):
+            start, stop = as_meant(properties["start"], properties["stop"])
             learned += cloud.add_application(
                 f"{name}-{group}",
-                start=properties["start"],
-                stop=properties["stop"],
+                start=start,
+                stop=stop,
                 needs_volume=devices,
                 told_only=devices,
                 stack=document.get("stack"),
@@ -143,6 +145,26 @@ def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
             "the agent's allow-list needs them.\n"
         )
     return True
+
+
+_COUNTERPARTS = (("start", "stop"), ("up", "down"))
+_ALIKE = 0.85
+"""How alike two names are, of 1, of which one is a misspelt other."""
+
+
+def as_meant(start: str, stop: str) -> tuple[str, str]:
+    """Return the names of a start and a stop command, as in ``web-start`` and ``web-stop``; one
+    that is almost the counterpart of the other (``web-stpo``) is that counterpart."""
+    for begins, ends in _COUNTERPARTS:
+        if begins in start and _is_almost(stop, wanted := start.replace(begins, ends)):
+            return start, wanted
+        if ends in stop and _is_almost(start, wanted := stop.replace(ends, begins)):
+            return wanted, stop
+    return start, stop
+
+
+def _is_almost(name: str, wanted: str) -> bool:
+    return name != wanted and SequenceMatcher(None, name, wanted).ratio() >= _ALIKE
 
 
 def _is_device(value: Any) -> bool:

@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
@@ -38,6 +39,7 @@ _CODES = {
     "BLOCKED": base.BLOCKED,
     "IN_PROGRESS": base.UNDER_WAY,
     "RUNNING": base.UNDER_WAY,
+    "PASSED": base.COMPLETE,
 }
 
 
@@ -62,6 +64,8 @@ class Order(base.ActionCommand, ShowOne):
     to have the group and the reason."""
 
     workflow = ""
+    facts: Mapping[str, Any] = MappingProxyType({})
+    """What the order came to, once it was followed."""
     arguments: Declared = FOLLOWED
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class Order(base.ActionCommand, ShowOne):
         )
         wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
         people = base.for_people(parsed_args)
-        facts = follow(
+        facts = self.facts = follow(
             self.app, self.workflow, inputs, group=parsed_args.group, wait=wait, people=people
         )
         if not parsed_args.no_wait:

@@ -216,6 +216,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "observed": looked,
         "active": _holders(status),
         "protected by": _protection(status),
+        "rehearsed": rehearsed(status),
         "lost": ", ".join(status["lost"]),
         "brought back": _listed(_restarts(status)),
         "not in force": "\n".join(status["in_force"]["lines"]),
@@ -234,6 +235,19 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "times": f"in UTC; now {when(status['now'])}",
     }
     return {name: text for name, text in found.items() if text}
+
+
+def rehearsed(status: StatusReport) -> str:
+    """Return when and how the failover of a group was rehearsed last; empty if it never was, and
+    where nothing is to serve."""
+    last, now = status["rehearsal"], status["now"]
+    running = "a rehearsal is running" if last["running"] else ""
+    if last["at"] is None:
+        return running
+    how = lasted(last["to_service"]) if last["status"] == "PASSED" else "FAILED"
+    on = " and ".join(last["on"])
+    said = f"{lasted(now - last['at'])} ago on {on}: {how or 'passed'}"
+    return "; ".join(filter(None, (said, running)))
 
 
 def _guarded(row: HeldAlarmRow) -> str:

@@ -83,6 +83,11 @@ def _volumes(cloud: Cloud, identity: str) -> Iterable[str]:
     return cloud.volume_ids()
 
 
+def _snapshots(cloud: Cloud, identity: str) -> Iterable[str]:
+    del identity  # Cinder has no such filter
+    return [str(row["id"]) for row in cloud.cinder_rows("snapshots", "/snapshots")]
+
+
 def _stacks(cloud: Cloud, identity: str) -> Iterable[str]:
     """Return the names and ids of stacks. Heat lists no nested ones."""
     with translated(f"list stack {identity}", "Heat"):
@@ -98,6 +103,7 @@ IMAGES = "2.35"
 """The last microversion in which Nova shows images."""
 IMAGE = Kind("Nova", "image", _images)
 VOLUME = Kind("Cinder", "volume", _volumes)
+SNAPSHOT = Kind("Cinder", "snapshot", _snapshots)
 STACK = Kind("Heat", "stack", _stacks)
 PORT = Kind("Neutron", "port", _rows("Neutron", "ports", "/v2.0/ports", limit=_PAGE))
 FLOATING_IP = Kind(

@@ -72,6 +72,8 @@ _READ = (
     # Cinder
     ("/volumes(/detail)?", "volumes", _ROWS, ("id",)),
     ("/volumes/(?P<id>[^/]+)", "volume", _ROW, ("id", "status", "attachments")),
+    ("/snapshots(/detail)?", "snapshots", _ROWS, ("id", "status")),
+    ("/snapshots/(?P<id>[^/]+)", "snapshot", _ROW, ("id", "status")),
     ("/attachments(/detail)?", "attachments", _ROWS, ("id",)),
     ("/attachments/(?P<id>[^/]+)", "attachment", _ROW, ("id",)),
     # Neutron
@@ -109,6 +111,8 @@ _CHANGED = (
     ("/servers/[^/]+/os-volume_attachments", "volumeAttachment", _ROW, ()),
     ("/servers/[^/]+/os-interface", "interfaceAttachment", _ROW, ()),
     ("/attachments", "attachment", _ROW, ("id",)),
+    ("/snapshots", "snapshot", _ROW, ("id",)),
+    ("/volumes", "volume", _ROW, ("id",)),
     ("/ports/(?P<id>[^/]+)", "port", _ROW, ("id",)),
     ("/floatingips/(?P<id>[^/]+)", "floatingip", _ROW, ("id",)),
     ("/pools/[^/]+/members/(?P<id>[^/]+)", "member", _ROW, ("id",)),

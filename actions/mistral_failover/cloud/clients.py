@@ -301,27 +301,32 @@ class Cloud:
                 return SimpleNamespace(**found)
             if len(listed) >= rows:
                 _waits.too_many(self._rights)
-        return SimpleNamespace(**self._read_cinder(url_path("volumes", volume_id))["volume"])
+        return SimpleNamespace(**self.read_cinder(url_path("volumes", volume_id))["volume"])
 
     def _listed(self, most: int) -> dict[str, dict[str, Any]]:
         """Return the first ``most`` volumes of the project by id. Cinder may list fewer at once."""
 
         def read(page: dict[str, str]) -> dict[str, Any]:
-            return self._read_cinder(f"/volumes/detail?{urlencode({'limit': most, **page})}")
+            return self.read_cinder(f"/volumes/detail?{urlencode({'limit': most, **page})}")
 
         return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
     def volume_ids(self) -> list[str]:
         """Return the ids of the project's volumes, in whatever state. Raises `CloudError`."""
+        return [str(row["id"]) for row in self.cinder_rows("volumes", "/volumes")]
+
+    def cinder_rows(self, kind: str, path: str, **filters: str) -> list[Mapping[str, Any]]:
+        """Return the rows of a list of Cinder's, as `all_rows` does. Raises `CloudError`."""
 
         def read(page: dict[str, str]) -> dict[str, Any]:
-            return self._read_cinder(f"/volumes?{urlencode(page)}" if page else "/volumes")
+            asked = {**filters, **page}
+            return self.read_cinder(f"{path}?{urlencode(asked)}" if asked else path)
 
-        return [str(row["id"]) for row in all_rows("volumes", read)]
+        return all_rows(kind, read)
 
-    def _read_cinder(self, path: str) -> dict[str, Any]:
-        """Return the body of an answer. Not as cinderclient's objects: making one of each listed
-        volume takes longer than reading them."""
+    def read_cinder(self, path: str) -> dict[str, Any]:
+        """Return what Cinder shows at a path. Not as cinderclient's objects: making one of each
+        listed volume takes longer than reading them."""
         _, body = self.volumes.client.get(path)
         return dict(body)
 

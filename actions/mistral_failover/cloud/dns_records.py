@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,6 +25,8 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
+from mistral_failover.model import remedies
+from mistral_failover.model.remedies import need
 
 Kind = Literal["A", "AAAA", "CNAME"]
 _VERSIONS = {"A": 4, "AAAA": 6}
@@ -205,16 +206,17 @@ def refuse_foreign(cloud: Cloud, found: Recordset, wanted_owner: str) -> None:
             "DNS_RECORD_IN_USE",
             f"The {found} ({', '.join(found.records)}) belongs to another project.",
             remedy="Name a record of the group's own project, or have its owner delete it: "
-            f"openstack recordset delete {found.zone_id} {found.id}.",
+            f"recordset {found.id} of zone {found.zone_id}.",
         )
     if not _is_of(cloud, found, wanted_owner):
+        where = {"zone": found.zone_id, "recordset": found.id}
+        give = need("GIVE_RECORDSET", owner=wanted_owner, **where)
         raise CloudError(
             "DNS_RECORD_IN_USE",
             f"The {found} ({', '.join(found.records)}) belongs to another owner: its description "
             f'is "{found.description}".',
-            remedy="If it is not needed: openstack recordset delete "
-            f"{found.zone_id} {found.id}. To give it to the group: openstack recordset set "
-            f"--description {shlex.quote(wanted_owner)} {found.zone_id} {found.id}.",
+            remedy=f"{remedies.sentence([give], '')}. Or name another one in the group file.",
+            needs=(give,),
         )
 
 

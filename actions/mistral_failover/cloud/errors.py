@@ -39,17 +39,17 @@ REMEDIES = {
     "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
     "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
     "TOKEN_EXPIRED": (
-        "Continue what was begun with a new token: failover sweep. For alarms and cron triggers "
+        "Get a new token: a sweep with it continues what was begun. For alarms and cron triggers "
         "check that the trust still exists and that its user is enabled."
     ),
     "TRUST_GONE": (
         "Enable the trust's user and restore the user's roles in the project. If the trust was "
         "deleted, create it again, together with the alarm, stack or cron trigger that used it. "
-        "Until then continue with a token of your own: failover sweep."
+        "Until then a sweep with a token of your own continues what was begun."
     ),
     "CREDENTIAL_REFUSED": (
         "Correct the entry of clouds.yaml: its password, or an application credential that ended "
-        "with its user or a role. Then continue: failover sweep."
+        "with its user or a role. The next sweep then continues what was begun."
     ),
     "CONFLICT": "Wait until the running action has ended, then try again.",
     "HOST_DOWN": (

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
@@ -41,6 +40,7 @@ from mistral_failover.cloud.stacks import (
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.volume_holders import volume_if_there
 from mistral_failover.model import remedies
+from mistral_failover.model.remedies import Need, need
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
@@ -80,10 +80,10 @@ class PredictedReplacement:
         return self.cause.resource.status == MARKED
 
     @property
-    def unmark(self) -> str:
-        """Return the command that removes the mark."""
-        where = f"{quote(self.cause.stack)} {quote(self.cause.name)}"
-        return f"openstack stack resource mark unhealthy --reset {where}"
+    def unmark(self) -> tuple[Need, ...]:
+        """Return the remedy that removes the mark; empty if there is none."""
+        where = {"stack": self.cause.stack, "resource": self.cause.name}
+        return (need("UNMARK", **where),) if self.marked else ()
 
     @property
     def words(self) -> str:
@@ -106,18 +106,6 @@ def rows_of(cloud: Cloud, stack: str | None) -> list[ListedResource]:
         where, one = (owner_of(item), item["resource_name"]), resource_of(item)
         links.append(ListedResource(*where, one, retired=latest[where] != one))
     return links
-
-
-def replacement_commands(cloud: Cloud, stack: str | None, server_id: str) -> str:
-    """Return the commands by which Heat makes another server in place of one; empty if the stack
-    has no such server. Raises `CloudError`."""
-    for row in rows_of(cloud, stack):
-        if stack is not None and row.resource.physical_id == server_id and not row.retired:
-            return (
-                f"openstack stack resource mark unhealthy {quote(row.stack)} {quote(row.name)}; "
-                f"openstack stack update --existing {quote(stack)}"
-            )
-    return ""
 
 
 def predicted_replacements(
@@ -363,8 +351,7 @@ def refuse_template(cloud: Cloud, stack: str, template: Mapping[str, Any], keep:
             f"{_kept(keep, identity)}{via}.",
             remedy=(
                 "Correct the template in the group file: openstack stack update --dry-run shows "
-                "what Heat would do. Or first move what it carries: failover switchover "
-                f"{quote(keep.group)}."
+                "what Heat would do. Or first move what it carries to another member."
             ),
             retryable=False,
         )
@@ -402,13 +389,14 @@ def replaced_volume(group: str, name: str, former: str, now: str) -> CloudError:
 
 def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> CloudError:
     member = keep.members[server_id]
-    unmark = f"; or, if it is healthy: {why.unmark}" if why.marked else ""
+    replaced = need("REPLACE", member=member)
+    unmark = f" {remedies.sentence(why.unmark, keep.group)}." if why.marked else ""
     return CloudError(
         "MEMBER_MARKED",
         f"{_said(why)} would replace server {server_id} of {member}, which carries resources of "
         "the group.",
-        remedy="Have it fenced and replaced first: "
-        f"{remedies.command('REPLACE', keep.group, member=member)}{unmark}.",
+        remedy=f"Have it fenced and replaced first: {replaced.command(keep.group)}.{unmark}",
+        needs=why.unmark or (replaced,),
         retryable=False,
     )
 
@@ -426,12 +414,13 @@ def _volume(keep: KeptParts, volume_id: str, why: PredictedReplacement) -> Cloud
             ),
             retryable=False,
         )
-    unmark = f"If it is healthy: {why.unmark}." if why.marked else "Find the cause and correct it."
+    unmark = f"{remedies.sentence(why.unmark, keep.group)}." if why.marked else ""
     return CloudError(
         "VOLUME_MARKED",
         f"{_said(why)} would make a new, empty volume for {name} and delete {volume_id}, which "
         "has the group's data.",
-        remedy=unmark,
+        remedy=unmark or "Find the cause and correct it.",
+        needs=why.unmark,
         retryable=False,
     )
 
@@ -442,8 +431,8 @@ def _beside(keep: KeptParts, identity: str, why: PredictedReplacement) -> CloudE
         f"Replacing {why.cause.name} of stack {why.cause.stack} would also replace "
         f"{_kept(keep, identity)}, whose properties depend on it.",
         remedy=(
-            f"First move what it carries: failover switchover {quote(keep.group)}. Copy a volume's "
-            "data to a volume that does not depend on it."
+            "First move what it carries to another member. Copy a volume's data to a volume that "
+            "does not depend on it."
         ),
         retryable=False,
     )

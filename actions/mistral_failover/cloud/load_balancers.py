@@ -19,6 +19,8 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
+from mistral_failover.model import remedies
+from mistral_failover.model.remedies import need
 
 POOL = "OS::Octavia::Pool"
 PAGE = 1000
@@ -123,12 +125,13 @@ def other_enabled(members: Iterable[PoolMember], own: PoolMember) -> PoolMember 
 def refuse_others(members: Iterable[PoolMember], own: PoolMember) -> None:
     """Raise `CloudError` POOL_IN_USE if another member of the pool may get connections."""
     if (other := other_enabled(members, own)) is not None:
+        disable = need("DISABLE_POOL_MEMBER", pool=other.pool_id, member=other.id)
         raise CloudError(
             "POOL_IN_USE",
             f"Pool {other.pool_id} also leads to {other}, member {other.id}.",
-            remedy="If clients may reach only one member at a time: openstack loadbalancer member "
-            f"set --disable {other.pool_id} {other.id}. "
+            remedy=f"{remedies.sentence([disable], '')}. "
             "If not, set shared: true in the group file.",
+            needs=(disable,),
         )
 
 
@@ -280,6 +283,5 @@ def refuse_failed(cloud: Cloud, pool_id: str) -> None:
             raise CloudError(
                 "LOAD_BALANCER_ERROR",
                 f"Load balancer {each['id']} is in ERROR, so Octavia changes nothing on it.",
-                remedy="Ask an administrator of the cloud for: openstack loadbalancer failover "
-                f"{each['id']}.",
+                remedy="Ask an administrator of the cloud for a failover of the load balancer.",
             )

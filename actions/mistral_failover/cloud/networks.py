@@ -36,6 +36,7 @@ from mistral_failover.cloud.volume_holders import (
 )
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.model import remedies
+from mistral_failover.model.remedies import need
 
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
 _BY_NOVA = "compute:"
@@ -233,11 +234,13 @@ def associate(
 def refuse_foreign(one: FloatingIp, own: Iterable[Port]) -> None:
     """Raise `CloudError` ADDRESS_IN_USE if a floating IP belongs to another port than these."""
     if one.port_id is not None and one.port_id not in {each.id for each in own}:
+        free = need("FREE_FLOATING_IP", floating_ip=one.id)
         raise CloudError(
             "ADDRESS_IN_USE",
             f"Floating IP {one.address} is associated with port {one.port_id}, not with a port of "
             "this group's member.",
-            remedy=f"Disassociate it: openstack floating ip unset --port {one.id}.",
+            remedy=f"{remedies.sentence([free], '')}.",
+            needs=(free,),
         )
 
 

@@ -26,18 +26,24 @@ from mistral_failover.cloud.servers import (
     state_of,
 )
 from mistral_failover.cloud.stacks import stack_shown, template_of
-from mistral_failover.cloud.volume_holders import SERVER_ID, volume_if_there
+from mistral_failover.cloud.volume_holders import HELD_AS, SERVER_ID, volume_if_there
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ListedVolume:
-    """A volume as Cinder lists it. ``servers``: the ids of those that it is attached to."""
+    """A volume as Cinder lists it. ``attachments``: by the id of the server that it is attached to,
+    the identity of the attachment."""
 
     id: str
     status: str
-    servers: frozenset[str]
+    attachments: Mapping[str, str]
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """Return the ids of the servers that it is attached to."""
+        return frozenset(self.attachments)
 
 
 @dataclass(frozen=True)
@@ -233,5 +239,9 @@ def _host(row: Mapping[str, Any]) -> ServerHost | None:
 
 
 def _listed(volume: Any) -> ListedVolume:
-    servers = {str(server) for held in volume.attachments if (server := SERVER_ID.of(held))}
-    return ListedVolume(str(volume.id), str(volume.status), frozenset(servers))
+    attachments = {
+        str(server): str(HELD_AS.of(held))
+        for held in volume.attachments
+        if (server := SERVER_ID.of(held))
+    }
+    return ListedVolume(str(volume.id), str(volume.status), attachments)

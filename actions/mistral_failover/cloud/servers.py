@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from math import floor
 from typing import Any
 
 from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
@@ -246,12 +247,14 @@ def _host_id(project_id: str, host: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The result of a rung: whether it is proven that the guest does not write, and by what.
-    ``needs``: what a person does so that Nova does what it refused, in order."""
+    ``needs``: what a person does so that Nova does what it refused, in order. ``disks``: of a rung
+    that is ``of_disks``, those that the guest does not write to any more; see `system_disk`."""
 
     proven: bool
     rung: str
     observed: str
     needs: tuple[Need, ...] = ()
+    disks: tuple[str, ...] = ()
 
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
@@ -528,6 +531,19 @@ def volumes_deleted_with(cloud: Cloud, server_id: str, *, root: bool = False) ->
     return [each for each in along if root or not is_root(cloud, server_id, each)]
 
 
+def volumes_on(cloud: Cloud, server_id: str) -> list[str]:
+    """Return the volumes that Nova has on a server; none if it is gone. Raises `CloudError`."""
+    path = url_path("servers", server_id)
+    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
+    return [] if shown is None else [str(each["id"]) for each in VOLUMES.of(shown["server"])]
+
+
+def system_disk(server_id: str) -> str:
+    """Return what the disk is called that Nova makes for a server that boots from no volume. In a
+    Ceph pool (``images_type = rbd``) it has this name."""
+    return f"{server_id}_disk"
+
+
 def is_root(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether a volume is the disk that the server boots from."""
     shown = attachment_shown(cloud, server_id, volume_id)
@@ -679,6 +695,17 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
         if events is None or any(not _FINISH_TIME.of(event) for event in events):
             return True
     return False
+
+
+def detached_since(cloud: Cloud, server_id: str, since: float) -> float | None:
+    """Return when Nova last accepted to detach a volume from the server, in seconds since 1970;
+    None if it has not ``since``, or where the project may not see that.
+
+    Nova records whole seconds. Nova API: os-instance-actions.
+    """
+    actions = _actions(cloud, server_id) or ()
+    begun = (_began(each) for each in actions if each["action"] == "detach_volume")
+    return max((each for each in begun if each >= floor(since)), default=None)
 
 
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:

@@ -15,6 +15,7 @@ three ways in order; ``docs/authentication.md`` explains why each may be trusted
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -196,7 +197,7 @@ def _prove(
 
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:
-    region = entry_of(name)
+    region, places = _entry(name)
     verify, cert = region.get_requests_verify_args()
     # The key is the content, not the name: the file may change while this process runs.
     key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
@@ -207,30 +208,38 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
         verify=True if verify is None else verify,
         cert=cert,
         region_name=region.region_name or None,
-        places=Places(region.get_interface, region.get_endpoint),
+        places=places,
     )
 
 
 def entry_of(name: str) -> CloudRegion:
-    """Return an entry of clouds.yaml. The files are parsed again only once one of them, or the
-    environment, has changed: parsing takes longer than a request to the cloud. Raises `CloudError`
-    CONFIG."""
+    """Return an entry of clouds.yaml. Raises `CloudError` CONFIG."""
+    return _entry(name)[0]
+
+
+def _entry(name: str) -> tuple[CloudRegion, Places]:
+    """Return an entry of clouds.yaml, and where it places services. The files are parsed again only
+    once one of them, or the environment, has changed: parsing takes longer than a request to the
+    cloud. And openstacksdk copies all types of services for each question about one. Raises
+    `CloudError` CONFIG."""
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
     environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
     now = [environment, *((file, _version_of(file)) for file in files)]
-    then, region = _read.get(name, (None, None))
-    if region is None or now != then:
+    then, found = _read.get(name, (None, None))
+    if found is None or now != then:
         try:
             region = clouds.OpenStackConfig().get_one(cloud=name)
         except ConfigException as error:
             words = f"Could not read the entry {name} of clouds.yaml: {error}"
             raise CloudError("CONFIG", words) from None
-        _read[name] = now, region
-    return region
+        places = Places(functools.cache(region.get_interface), functools.cache(region.get_endpoint))
+        found = region, places
+        _read[name] = now, found
+    return found
 
 
-_read: dict[str, tuple[list[Any], CloudRegion]] = {}
+_read: dict[str, tuple[list[Any], tuple[CloudRegion, Places]]] = {}
 """The entries that were read, and of what."""
 
 

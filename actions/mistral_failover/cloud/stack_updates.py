@@ -28,7 +28,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from shlex import quote
 from typing import Any
 
 from oslo_utils import strutils
@@ -54,6 +53,7 @@ from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 from mistral_failover.model import remedies
 from mistral_failover.model.documents import load_json
+from mistral_failover.model.remedies import need
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
 _LOOKS = 4  # at a running update's events within the limit
@@ -148,8 +148,8 @@ class _UpdateWait:
             f"Gave up after {self._limit:g} s: stack {self._stack} is {stack.stack_status}, and "
             f"Heat has reported nothing for {self._clock() - since:.0f} s",
             remedy=(
-                "Check that heat-engine runs. Then end the update: openstack stack cancel "
-                f"--no-rollback {quote(self._stack.partition('/')[0])}, or restart heat-engine."
+                "Check that heat-engine runs. Then cancel the update of the stack without a "
+                "rollback, or restart heat-engine."
             ),
         )
 
@@ -707,7 +707,8 @@ class _ReplacementWait(_UpdateWait):
             "Check the stack's events and correct the cause. Heat makes the new server before it "
             "deletes the old one, so the project needs room for one more. If the events say that "
             "an interface could not be detached, the host of the old server is dead: once that is "
-            f"certain, openstack server delete {self._server}, and repeat the replacement."
+            "certain, delete the server, and repeat the replacement. "
+            f"{remedies.sentence([need('DELETE_SERVER', server=self._server)], '')}."
         )
         return CloudError(
             "STACK_FAILED",

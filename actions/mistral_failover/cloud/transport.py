@@ -567,8 +567,11 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         if log is None:
             return self._sent(request, began + self._guard.permit(method), timeout, options)
         permitted, number = log.ask(asked)
+        # The record counts from before this call's time. A process that was frozen in between does
+        # not send it later.
+        ends = began + (permitted if timeout is None else min(permitted, timeout))
         try:
-            answer = self._sent(request, began + permitted, timeout, options)
+            answer = self._sent(request, ends, timeout, options)
         except Exception as error:
             log.ended(number, fate_without_answer(error))
             raise

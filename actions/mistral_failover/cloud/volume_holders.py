@@ -40,6 +40,7 @@ from mistral_failover.cloud.volume_states import set_to, state_named
 from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
 from mistral_failover.model import remedies
+from mistral_failover.model.remedies import Need, need
 
 ANOTHER = (
     "Name a volume resource of the stack, or an existing volume's id, in the group file, then: "
@@ -50,8 +51,9 @@ MULTIATTACH = Field("Cinder", "multiattach")
 BOOTABLE = Field("Cinder", "bootable")
 ZONE = Field("Cinder", "availability_zone")
 SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
+HELD_AS = Field("Cinder", "attachment_id")
+"""Of a volume's attachment: its identity, another one after each attach and each live migration."""
 """Of an attachment that a volume shows; None if it belongs to no server, or has no device."""
-_ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 KEEPING = Feature("Nova", "changing delete_on_termination", since="2.85")
 """By which a volume is kept when its server is deleted."""
 _REFUSAL = 60.0
@@ -252,6 +254,11 @@ def _off(cloud: Cloud, server_id: str) -> str | None:
     return evidence.observed.rstrip(".") if evidence.proven else None
 
 
+def _ways(*needed: Need) -> str:
+    """Return the commands of remedies as a sentence."""
+    return f"{remedies.sentence(needed, '')}."
+
+
 def host_down(
     volume_id: str, server_id: str, why: str, off: str | None, *, fenced: bool, returns: bool
 ) -> CloudError:
@@ -266,16 +273,16 @@ def host_down(
         "the guest"
     )
     if off is not None:
+        delete = need("DELETE_SERVER", server=server_id)
         return CloudError(
             "HOST_DOWN",
             f"{message}. The member is proven off ({off.rstrip('.')}), but the group does not "
             "allow deleting its server (when_host_is_down)",
             remedy=(
-                f"Free the volume by deleting the server: openstack server delete {server_id}. Or, "
-                "as an administrator, keep the server: openstack compute service set --down HOST "
-                "nova-compute, then openstack --os-compute-api-version 2.95 server evacuate "
-                f"{server_id} (it arrives switched off). Or start the host again."
+                f"{_ways(delete)} That frees the volume. Or start the host again. Or an "
+                "administrator keeps the server, and evacuates it: docs/volumes.md, A dead host."
             ),
+            needs=(delete,),
             blocked=True,
             transient=returns,
             service=f"the compute service on the host of server {server_id}" if returns else "",
@@ -338,17 +345,22 @@ def target_refused(
     return error
 
 
-def server_in_error(what: str, server_id: str) -> CloudError:
-    """Nova detaches nothing from a server in ERROR, even if its host is well."""
+def server_in_error(what: str, server_id: str, off: str | None = None) -> CloudError:
+    """Nova detaches nothing from a server in ERROR, even if its host is well. ``off``: the proof
+    that the guest is off; then its host may be dead, and carry no stop out."""
+    message = (
+        f"Could not detach {what} from server {server_id}: the server is in ERROR, and Nova "
+        "detaches nothing from it"
+    )
+    if off is None:
+        ways = need("STOP_SERVER", server=server_id), need("RESET_SERVER", server=server_id)
+        return CloudError("SERVER_IN_ERROR", message, remedy=_ways(*ways), needs=ways, blocked=True)
+    delete = need("DELETE_SERVER", server=server_id)
     return CloudError(
         "SERVER_IN_ERROR",
-        f"Could not detach {what} from server {server_id}: the server is in ERROR, and "
-        "Nova detaches nothing from it",
-        remedy=(
-            f"Switch the server off, which its project may do: openstack server stop {server_id}. "
-            "Or, as an administrator, if the server is healthy: openstack server set --state "
-            f"active {server_id}."
-        ),
+        f"{message}. The member is proven off ({off.rstrip('.')}), so its host may be dead",
+        remedy=_ways(delete),
+        needs=(delete,),
         blocked=True,
     )
 
@@ -368,19 +380,17 @@ def server_busy(what: str, server_id: str, server: ServerState, by: Hindrance) -
 def goes_along(server_id: str, volumes: Sequence[str], *, newest: str) -> CloudError:
     """The server may be deleted, but that would delete data with it. ``newest``: microversion that
     Nova offers."""
-    commands = "; ".join(
-        f"openstack --os-compute-api-version {KEEPING.since} server volume update "
-        f"--preserve-on-termination {server_id} {volume}"
-        for volume in volumes
-    )
+    ways = [need("KEEP_VOLUME", server=server_id, volume=volume) for volume in volumes]
+    offered = KEEPING.offered_by(newest)
     return CloudError(
         "VOLUME_WOULD_GO",
         f"Deleting server {server_id} would delete {' and '.join(volumes)} with it "
         "(delete_on_termination)",
-        remedy=f"Keep them: {commands}."
-        if KEEPING.offered_by(newest)
+        remedy=f"Keep them. {_ways(*ways)}"
+        if offered
         else "Bring its host back. Nova can keep them with microversion "
         f"{KEEPING.since}, and offers up to {newest}.",
+        needs=tuple(ways) if offered else (),
         blocked=True,
     )
 
@@ -401,9 +411,9 @@ def in_state(cloud: Cloud, volume: Any, *servers: str) -> CloudError:
         return CloudError("VOLUME_BUSY", words, remedy=remedy, blocked=True)
     in_cinder = bool(volume.attachments) or bool(holders_of(cloud, volume.id))
     attached = in_cinder or any(listed_by_nova(cloud, s, volume.id) for s in servers)
-    command = set_to(volume.id, attached=attached, recorded=attached is in_cinder)
-    remedy = f"{remedy} To set the state, as an administrator: {command}."
-    return CloudError("VOLUME_ERROR", words, remedy=remedy, blocked=True)
+    setting = set_to(volume.id, attached=attached, recorded=attached is in_cinder)
+    remedy = f"{remedy} Then set the state. {_ways(setting)}"
+    return CloudError("VOLUME_ERROR", words, remedy=remedy, needs=(setting,), blocked=True)
 
 
 def stuck(volume: Any, known: Sequence[VolumeHolder], seconds: float) -> CloudError:
@@ -414,37 +424,37 @@ def stuck(volume: Any, known: Sequence[VolumeHolder], seconds: float) -> CloudEr
     else:
         whose = "without a request: neither Cinder nor Nova has an attachment"
         look = "that no server lists it (openstack server volume list SERVER), and cinder-api's log"
-    command = set_to(volume.id, attached=bool(known), recorded=False)
+    setting = set_to(volume.id, attached=bool(known), recorded=False)
     return CloudError(
         "VOLUME_STUCK",
         f"Volume {volume.id} has made no progress for {seconds:.0f} s: {state_of(volume)}, {whose}",
-        remedy=(
-            f"Check {look}. When no request works on the volume any more, as an administrator: "
-            f"{command}."
-        ),
+        remedy=f"Check {look}. {_ways(setting)}",
+        needs=(setting,),
         blocked=True,
     )
 
 
 def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> CloudError:
     """Cinder keeps an attachment that Nova does not know, and its guest may be writing."""
-    delete = f"{_ATTACHMENT_API} delete {claim.id}"
+    delete = need("DELETE_ATTACHMENT", attachment=claim.id)
+    first = delete
     if exists:
         fact = f"Nova does not list the volume on server {claim.server_id}, which may still have it"
+        first = need("STOP_SERVER", server=str(claim.server_id))
         remedy = (
-            f"Switch the server off (openstack server stop {claim.server_id}); the attachment is "
-            "then deleted automatically. Or check in the guest that the device is gone, and "
-            f"{delete}"
+            f"{_ways(first)} The attachment is then deleted automatically. Or check in the guest "
+            f"that the device is gone. {_ways(delete)}"
         )
     else:
         fact = (
             f"server {claim.server_id} is gone from Nova, and nothing proves that its guest is off"
         )
-        remedy = f"Make sure that no guest with this id runs on any host, then: {delete}"
+        remedy = f"Make sure that no guest with this id runs on any host. {_ways(delete)}"
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume_id} is held by {claim}, but {fact}",
-        remedy=f"{remedy}.",
+        remedy=remedy,
+        needs=(first,),
         blocked=True,
     )
 
@@ -468,16 +478,17 @@ def unknown_to_cinder(
             ", but Cinder has no attachment: the compute service stopped at the end of a detach, "
             "or the volume was set to detached by force, and then the guest may write to it"
         )
-    start = f", and {remedies.command('START_SERVER', '', server=server_id)}" if serves else ""
+    stop, delete = need("STOP_SERVER", server=server_id), need("DELETE_SERVER", server=server_id)
+    start = f" {_ways(need('START_SERVER', server=server_id))}" if serves else ""
     return CloudError(
         "VOLUME_DISPUTED",
         f"{fact}{cause}",
         remedy=(
-            "Once nova-compute runs on the server's host, create the attachment again: openstack "
-            f"server stop {server_id}; then, as an administrator on the host, nova-manage "
+            "Once nova-compute runs on the server's host, create the attachment again. "
+            f"{_ways(stop)} Then, as an administrator on the host: nova-manage "
             "volume_attachment get_connector --json > connector.json and nova-manage "
-            f"volume_attachment refresh {server_id} {volume_id} connector.json{start}. Or delete "
-            f"the server: openstack server delete {server_id}."
+            f"volume_attachment refresh {server_id} {volume_id} connector.json.{start} Or delete "
+            f"the server. {_ways(delete)}"
         ),
         blocked=True,
     )
@@ -485,16 +496,18 @@ def unknown_to_cinder(
 
 def device_left(volume_id: str, server_id: str) -> CloudError:
     """Nova keeps a device that never had an attachment, and does not drop it."""
+    delete = need("DELETE_SERVER", server=server_id)
     return CloudError(
         "DEVICE_LEFT",
         f"Nova keeps a device for volume {volume_id} on server {server_id} that was never "
         "connected (Nova gave up an attach that the compute service still continued), so it "
         "attaches the volume nowhere else",
         remedy=(
-            f"Delete the server: openstack server delete {server_id}. Heat then makes another one "
-            "for its member. Or have an administrator of Nova's database delete the row of "
-            "block_device_mapping of this volume and server that has no attachment_id."
+            f"Delete the server. {_ways(delete)} Then give its member another one. Or have an "
+            "administrator of Nova's database delete the row of block_device_mapping of this "
+            "volume and server that has no attachment_id."
         ),
+        needs=(delete,),
         blocked=True,
     )
 
@@ -502,24 +515,28 @@ def device_left(volume_id: str, server_id: str) -> CloudError:
 def not_let_go(volume_id: str, claim: VolumeHolder, error: CloudError) -> CloudError:
     """Nova does not know an attachment, nothing is written through it, and Cinder does not delete
     it."""
+    delete = need("DELETE_ATTACHMENT", attachment=claim.id)
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume_id} is held by {claim}, which Nova does not know, and Cinder did not "
         f"delete it: {error.message}",
         remedy=(
             "Cinder asks Nova with the token of the request, which is not possible with a trust's "
-            f"token. With a token of your own: {_ATTACHMENT_API} delete {claim.id}."
+            f"token. With a token of your own: {delete.command('')}."
         ),
+        needs=(delete,),
         blocked=True,
     )
 
 
 def called_free(volume: Any) -> CloudError:
     """Cinder shows the volume as available but still has attachments of it."""
+    setting = set_to(volume.id, attached=True)
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume.id} was set to available by force, but it is not: {state_of(volume)}",
-        remedy=f"As an administrator: {set_to(volume.id, attached=True)}.",
+        remedy=_ways(setting),
+        needs=(setting,),
         blocked=True,
     )
 
@@ -527,14 +544,12 @@ def called_free(volume: Any) -> CloudError:
 def in_use(volume: Any) -> CloudError:
     """Another server has the volume, according to Cinder and Nova."""
     others = sorted({str(SERVER_ID.of(held)) for held in volume.attachments})
-    commands = "; ".join(
-        remedies.command("DETACH_VOLUME", "", server=other, volume=str(volume.id))
-        for other in others
-    )
+    ways = [need("DETACH_VOLUME", server=other, volume=str(volume.id)) for other in others]
     return CloudError(
         "VOLUME_IN_USE",
         f"Could not attach volume {volume.id}: {state_of(volume)}, and it is not multi-attach",
-        remedy=f"Stop what uses it there, then: {commands}.",
+        remedy=f"Stop what uses it there. {_ways(*ways)}",
+        needs=tuple(ways),
         retryable=False,
     )
 

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mistral_failover.model.remedies import Need, need
+
 USABLE = frozenset({"available", "in-use"})
 """The states in which Nova attaches and detaches."""
 TAKEN = frozenset({"reserved", "attaching", "detaching"})
@@ -123,12 +125,14 @@ def state_named(status: str) -> VolumeState | None:
     return STATES.get(status, other)
 
 
-def set_to(volume_id: str, *, attached: bool, recorded: bool = True) -> str:
-    """Return the command by which an administrator sets a volume's state.
+def set_to(volume_id: str, *, attached: bool, recorded: bool = True) -> Need:
+    """Return the remedy by which an administrator sets a volume's state.
 
     ``attached``: Cinder or Nova knows an attachment, so the state must not become ``available``.
     ``recorded``: Cinder's mark of the volume (``attach_status``) agrees with that.
     """
     state = "in-use" if attached else "available"
-    mark = "" if recorded else " --attached" if attached else " --detached"
-    return f"openstack volume set --state {state}{mark} {volume_id}"
+    if recorded:
+        return need("SET_VOLUME", state=state, volume=volume_id)
+    mark = "--attached" if attached else "--detached"
+    return need("MARK_VOLUME", state=state, mark=mark, volume=volume_id)

@@ -39,6 +39,7 @@ from mistral_failover.cloud.volume_holders import (
     BOOTABLE,
     DEVICE,
     GONE,
+    HELD_AS,
     MULTIATTACH,
     REFUSED,
     SERVER_ID,
@@ -74,7 +75,6 @@ _REFUSALS = {
 """What Nova answers for one server (os-volume_attachments): 400 for a volume of another zone
 (``cross_az_attach``), 403 for one disk too many (``max_disk_devices_to_attach``) or for a refusal
 of the key manager's, 409 for a locked server or one that is rescued, for example."""
-_ATTACHMENT_ID = Field("Cinder", "attachment_id")
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 _STOPPING = "task_state powering-off"
 UNPLUG = 200.0
@@ -694,7 +694,7 @@ def _attachment(held: dict[str, Any]) -> dict[str, str]:
     return {
         "device": DEVICE.of(held) or "",
         "server_id": SERVER_ID.of(held),
-        "attachment_id": _ATTACHMENT_ID.of(held),
+        "attachment_id": HELD_AS.of(held),
     }
 
 
@@ -827,7 +827,7 @@ class Detach(VolumeMove):
         if servers.has_a_task(error):
             return self._while_busy(error, state)
         if "vm_state error" in error.message:
-            raise volume_holders.server_in_error(self.what, self.server_id)
+            return self._in_error()
         if error.code == "CONFLICT":
             raise self._kept_by_state() or error
         if "root device" in error.message:
@@ -836,6 +836,16 @@ class Detach(VolumeMove):
         if "status must be" in error.message:
             return self._take_back() or ProbeResult(f"{state}, and {error.message}")
         raise error
+
+    def _in_error(self) -> ProbeResult:
+        """Nova detaches nothing from a server in ERROR, as a failed evacuation leaves it. On a host
+        that lives it does once the server is stopped; a dead one carries no stop out."""
+        off = self._release.off
+        if off is not None and server_state(self.cloud, self.server_id).host_silent:
+            return self._without_its_host(
+                "it is in ERROR, and the compute service of its host is down"
+            )
+        raise volume_holders.server_in_error(self.what, self.server_id, off=off)
 
     def _kept_by_state(self) -> CloudError | None:
         """Return the error for a server that gives no volume away in its state; None if it does."""

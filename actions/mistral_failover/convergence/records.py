@@ -96,6 +96,7 @@ class JournalKind(StrEnum):
     CONFIRMED = "confirmed"
     FORGOTTEN = "forgotten"
     ADOPTED = "adopted"
+    REHEARSAL = "rehearsal"
     RESTORED = "restored"
     ROLLING = "rolling"
     SWEEP = "sweep"
@@ -224,7 +225,8 @@ class GroupState:
     of the last traversal that reached its goal; None if there is none, or it took the group out of
     service. ``stack_id`` is the id of the stack ``stack_name`` from which the group has its
     members; both are None until then. ``restored``: the store is older than what happened since, so
-    what it has of the group, apart from its file, is not true.
+    what it has of the group, apart from its file, is not true. ``rehearses`` is the id of the group
+    whose failover is rehearsed in this one; None: it is a group of a user.
     """
 
     id: str
@@ -238,6 +240,7 @@ class GroupState:
     stack_name: str | None = None
     stack_id: str | None = None
     restored: bool = False
+    rehearses: str | None = None
 
     @property
     def to_move(self) -> str:

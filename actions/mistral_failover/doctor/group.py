@@ -10,7 +10,7 @@ from shlex import quote
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.named import ProjectThings
-from mistral_failover.cloud.servers import may_be_elsewhere, server_state
+from mistral_failover.cloud.servers import may_be_elsewhere, server_state, system_disk
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
@@ -32,6 +32,7 @@ from mistral_failover.reports.status import status as group_status
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.resources.resolution import LIMIT, resolve
+from mistral_failover.resources.restart.disks import disks_of
 from mistral_failover.resources.restart.evacuate import NAME as EVACUATE
 from mistral_failover.resources.restart.evacuate import PROOFS
 from mistral_failover.runtime.errors import confirm_command
@@ -163,8 +164,8 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     else:
         yield error(
             f"stack {name} is {status}: {found.stack_status_reason}",
-            f"openstack stack failures list {name}, repair the cause, then: openstack stack "
-            f"update --existing {name}",
+            f"See openstack stack failures list {name}. "
+            f"{subject.advised(need('UPDATE_STACK', stack=name))}",
         )
     own = stack_map(subject.examination.cloud, name)
     wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
@@ -325,8 +326,7 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     )
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{subject.advised(*ways)}. To move the roles home then: failover failback "
-        f"{quote(subject.name)}. If it cannot be repaired: {replaced}",
+        f"{subject.advised(*ways)}. If it cannot be repaired: {replaced}",
     )
 
 
@@ -394,8 +394,21 @@ def restart(subject: ExaminedGroup) -> Iterable[Finding]:
             "before its host is proven off, and a host that comes back would carry that out",
             "Leave stop out of the ladder, or put it behind.",
         )
+    of_disks = [kind for kind in kinds if rung_kind(kind).of_disks]
     for each in refresh_members.members_now(subject.examination.cloud, snapshot):
         state = server_state(subject.examination.cloud, each.server_id)
+        made = system_disk(each.server_id)
+        if (
+            state.exists
+            and of_disks
+            and made in disks_of(subject.examination.cloud, each.server_id)
+        ):
+            yield warn(
+                f"members.restart: {EVACUATE} will be tried after {' or '.join(of_disks)} only if "
+                f"the operator's Ceph has the disk {made}: {each.name} boots from no volume",
+                "Boot it from a volume, or put host_power first. Or ask the operator: Nova with "
+                "images_type = rbd, and its pool in ceph.pools of the fence devices.",
+            )
         if state.exists and state.host_status is None:
             yield warn(
                 f"members.restart: {EVACUATE} will not be tried: Nova does not show this user the "

@@ -90,8 +90,8 @@ def _volume(
     if orphans and subject.snapshot.reached:
         yield warn(
             f"{name}: volume {identity} also has {', '.join(map(str, orphans))}",
-            "The next attach or detach deletes attachments that are not in use; to delete it now: "
-            f"openstack volume attachment delete {orphans[0].id} --os-volume-api-version 3.27",
+            "The next attach or detach deletes attachments that are not in use. To delete it now: "
+            f"{remedies.command('DELETE_ATTACHMENT', subject.name, attachment=orphans[0].id)}",
         )
 
 

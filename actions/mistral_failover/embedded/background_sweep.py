@@ -36,6 +36,7 @@ from mistral_failover.store.transaction import ProjectTransaction
 LOG = logging.getLogger(__name__)
 WORKFLOW = "failover.sweep"
 _HANGING_LOOKS = 10  # within ``hang_after`` nothing counts as stuck, so the first check can wait
+_REST = 9.0  # times what a look took, while failovers are worked on
 _JITTER = 0.2  # share of the interval: so servers that started together do not stay in step
 
 
@@ -136,6 +137,7 @@ class BackgroundSweep:
         Mistral's, which would be kept."""
         pause = 1.0
         while not self._stopped.wait(pause * (1 + random.uniform(-_JITTER, _JITTER))):  # noqa: S311
+            begun = time.monotonic()
             try:
                 state = process.runtime()
                 pause = min(state.settings.sweep_interval, state.settings.observe_interval)
@@ -149,10 +151,18 @@ class BackgroundSweep:
                         why = f"observed: {row['sentence']}"[:200]
                         self._mistral.client.start(heal["workflow"], heal["input"], description=why)
                 event_hooks.after(request)
+                pause = pause_after(time.monotonic() - begun, pause, busy=state.workers.loops() > 0)
             except Exception as error:  # what is away now may be back at the next look
                 facts = caught(error, "observing the groups")
                 LOG.warning("A look at the groups failed: %s", facts["message"])
                 pause = max(pause, 1.0)
+
+
+def pause_after(took: float, interval: float, *, busy: bool) -> float:
+    """Return the seconds until the next look at the groups. While failovers are worked on
+    (``busy``), looks have a tenth of the time: many groups that fail at once are all looked at, and
+    what they need most is this processor."""
+    return max(interval, _REST * took) if busy else interval
 
 
 def _store(state: Runtime) -> ProjectStore:

@@ -5,6 +5,7 @@ Each service's own ``stop`` leaves module globals behind, because production end
 """
 
 import threading
+import time
 from typing import Any
 
 import sqlalchemy
@@ -45,11 +46,16 @@ class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
         super().schedule(job)
 
     def stop(self, graceful: bool = False) -> None:
-        """Stop, and wait for the scheduler's own threads; running jobs continue."""
+        """Stop, and wait for the scheduler's own threads, and some seconds for jobs that run: soon
+        there is no database any more. Other jobs stay in the store, for the next start."""
         self._ending.set()
         super().stop(graceful)
+        self._executor.shutdown(wait=False, cancel_futures=True)
         self._dispatcher_thread.join()
         self._job_store_checker_thread.join()
+        until = time.monotonic() + _GRACE
+        for worker in list(self._executor._threads):
+            worker.join(max(0.0, until - time.monotonic()))
 
     def _job_store_checker(self) -> None:
         while not self._ending.wait(self._fixed_delay):

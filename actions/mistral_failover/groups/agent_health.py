@@ -81,11 +81,24 @@ def _elsewhere(
     return min(filter(None, made - {server}), default=None)
 
 
+class ReportedRehearsals(TypedDict):
+    """What an agent can rehearse. ``isolation``: why it cannot isolate a rehearsal, in words, None
+    if it can. ``limits``: the same for limits of memory and CPU. ``commands``: the names of the
+    commands that may be rehearsed, None if it does not report them. ``current``: the id of the
+    rehearsal that runs."""
+
+    isolation: str | None
+    limits: str | None
+    commands: list[str] | None
+    current: str | None
+
+
 class ReportedAgent(TypedDict):
     """What an agent last reported, ``ago`` seconds before now. ``deposed``: None, or the outcome of
     its ``on_deposed`` command. ``commands``: the names that it knows, None if it does not report
     them. ``not_ready``: why it can carry out no command, in words. ``boot``: the identity of the
-    server's present boot, None if it does not report it."""
+    server's present boot, None if it does not report it. ``rehearsals``: what it can rehearse,
+    None if it does not report it."""
 
     epoch: int
     ago: float
@@ -94,6 +107,7 @@ class ReportedAgent(TypedDict):
     commands: list[str] | None
     not_ready: str | None
     boot: str | None
+    rehearsals: ReportedRehearsals | None
 
 
 class MemberAgent(TypedDict):
@@ -138,6 +152,7 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
                 "commands": None if beat.commands is None else sorted(beat.commands),
                 "not_ready": beat.not_ready,
                 "boot": beat.boot,
+                "rehearsals": _rehearsals(beat),
             }
         lacks = lacking(beat, commands)
         cut_off = [
@@ -163,6 +178,18 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
     return rows
 
 
+def _rehearsals(beat: Heartbeat) -> ReportedRehearsals | None:
+    able = beat.rehearsals
+    if able is None:
+        return None
+    return {
+        "isolation": able.not_isolated,
+        "limits": able.unlimited,
+        "commands": None if able.commands is None else sorted(able.commands),
+        "current": able.current,
+    }
+
+
 def _ask(channel: Channel, address: Address) -> tuple[Heartbeat | None, str]:
     """Return a heartbeat, or why the channel yields none for any member."""
     try:
@@ -181,6 +208,8 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
         said.append(f"has not received the notice of epoch {member.epoch} yet")
     if beat.running:
         said.append(f"runs {', '.join(beat.running)}")
+    if beat.rehearsals is not None and beat.rehearsals.current is not None:
+        said.append(f"runs rehearsal {beat.rehearsals.current}")
     if beat.deposed is not None:
         said.append(f"was deposed: {beat.deposed}")
     return "; ".join(said)
@@ -260,6 +289,25 @@ def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:
     if not missing:
         return ""
     return f"its agent does not know the command{'s' if missing[1:] else ''} {', '.join(missing)}"
+
+
+def not_rehearsable(beat: Heartbeat | None, commands: Collection[str]) -> str:
+    """Return, in words, why a member cannot rehearse with these commands, by what its agent says;
+    empty if it can. Unlike :func:`lacking`, an agent that does not say is one that cannot."""
+    if beat is None:
+        return "its agent has never sent a heartbeat"
+    if said := unready(beat) or lacking(beat, commands):
+        return said
+    able = beat.rehearsals
+    if able is None:
+        return "its agent does not know rehearsals: upgrade it"
+    if able.not_isolated is not None:
+        return f"its agent cannot isolate a rehearsal: {able.not_isolated}"
+    missing = sorted(set(commands) - able.commands) if able.commands is not None else []
+    if missing:
+        what = f"command{'s' if missing[1:] else ''} {', '.join(missing)}"
+        return f"its agent may not rehearse the {what}: the file there has no rehearse for it"
+    return ""
 
 
 def heard_agents(

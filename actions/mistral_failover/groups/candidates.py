@@ -159,12 +159,13 @@ def _fact(
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
-        return replace(fact, healthy=False, why_not=why, marked=True)
+        unmark = going.unmark if going is not None else ()
+        return replace(fact, healthy=False, why_not=why, marked=True, needs=unmark)
     if going is not None:
         why = f"{going.words}, so the stack's next update replaces its server"
         if going.marked:
-            why += f" (if the server is healthy: {going.unmark})"
-        return replace(fact, healthy=False, why_not=why, marked=True)
+            why += " (if the server is healthy, remove the mark)"
+        return replace(fact, healthy=False, why_not=why, marked=True, needs=going.unmark)
     if isinstance(state, str):
         return replace(fact, healthy=False, why_not=state, unseen=True)
     unwell = state.unfit

@@ -7,7 +7,7 @@ Nothing here changes anything. A round is bounded: what it does not reach is unk
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
@@ -25,6 +25,7 @@ from mistral_failover.model.observation import (
 from mistral_failover.model.remedies import Need
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.request import Request
+from mistral_failover.store.services import made_at
 
 LISTEN = 20.0
 """Seconds of a round after which no further agent is asked."""
@@ -64,11 +65,28 @@ class ProjectView:
         """By record, the version of the cloud's state that matched the record."""
         self.servers: Mapping[str, str | None] = {}
         """The ids of the group's present servers, by member."""
+        self._records: Mapping[str, Record] = {}
+        self._store = request.store
 
-    def begin(self, known: Mapping[str, str], servers: Mapping[str, str | None]) -> None:
+    def begin(
+        self,
+        known: Mapping[str, str],
+        servers: Mapping[str, str | None],
+        records: Iterable[Record] = (),
+    ) -> None:
         """Begin with the next group; ``known``: its ``well`` of the round before; ``servers``:
-        those of its members."""
+        those of its members; ``records``: all that it has."""
         self._known, self.well, self.servers = known, {}, servers
+        self._records = {each.id: each for each in records}
+
+    def needed_by(self, record: Record) -> list[Record]:
+        """Return the records of the group without which a record does not work."""
+        return [self._records[each] for each in record.requires if each in self._records]
+
+    def made_at(self, record: Record) -> float | None:
+        """Return when a resource was made or changed last, in seconds of the store's clock; None if
+        that is not known any more."""
+        return self._store.reading(lambda tx: made_at(tx, [record.group_id])).get(record.id)
 
     def same(self, record_id: str, version: str) -> bool:
         """Return whether a record matched the cloud in this version before: then no check is

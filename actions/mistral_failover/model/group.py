@@ -22,6 +22,7 @@ A group file looks like a Heat template::
     heal: repair                      # report, repair (default) or failover
     workflow: house.failover          # your own chain; default failover.converge
     on_event: {workflow: house.tell}  # and events: [blocked, failed]; default: all of them
+    rehearsal: {checks: [newest-row]}  # see model.rehearsals
 
 A group may have no ``stack``. Then the file names servers and volumes of the project, by name, id
 or tag (``model.named``), and the group::
@@ -46,10 +47,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from mistral_failover.model import rehearsals
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.named import WAYS, Identity, Named, Thing, read_named
 from mistral_failover.model.references import Reference, find_references, holds_reference
+from mistral_failover.model.rehearsals import RehearsalSpec, read_rehearsal
 from mistral_failover.model.restarts import ANOTHER_SERVER, USUAL, read_restart
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
@@ -69,7 +72,7 @@ PRIVATE_WORKFLOWS = "failover._"
 SHIPPED_WORKFLOWS = "failover."
 SHIPPED_CHAIN = "failover.converge"
 """The workflow that carries out traversals, unless a group file names another one."""
-INTERNAL_TYPES = frozenset({"fence", "group_member"})
+INTERNAL_TYPES = frozenset({"fence", "group_member"}) | rehearsals.TYPES
 """Types that only the engine may use."""
 
 
@@ -162,6 +165,8 @@ class Group:
     """Every type by name: installed types and the user's."""
     definition: dict[str, Any] = field(repr=False)
     """The group file as given; this is stored."""
+    rehearsal: RehearsalSpec = RehearsalSpec()
+    """How its failover is rehearsed."""
     named: tuple[Named, ...] = ()
     """Without a stack, what the file names and the cloud has to find."""
     identities: Mapping[str, Identity] = field(default_factory=dict)
@@ -232,6 +237,7 @@ def parse_group(
         workflow=_chain(definition.get("workflow")),
         on_event=_hook(definition.get("on_event")),
         types=known_types,
+        rehearsal=read_rehearsal(definition.get("rehearsal", {}), list(roles)),
         named=tuple(named),
         identities={each.path: identities[each.path] for each in named if each.path in identities},
         definition=definition,

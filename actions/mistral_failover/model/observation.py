@@ -260,6 +260,7 @@ def judged(
     stack: str | None = "",
     another_stack: str = "",
     stack_gone: str = "",
+    rehearsed: Iterable[Flaw] = (),
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: in
     words, why an alarm would not notice a failure, or why a lost member would not come back;
@@ -267,7 +268,8 @@ def judged(
     other can take its role, so the group needs no standby. One that it has, it needs. ``stack``:
     that of the group, None if it has none.
     ``another_stack``: in words, that the group's stack was deleted and made again, which explains
-    what is gone; ``stack_gone``: in words, that it was deleted.
+    what is gone; ``stack_gone``: in words, that it was deleted. ``rehearsed``: that the last
+    rehearsal failed on a standby that it still has.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
@@ -323,6 +325,7 @@ def judged(
         if each.observed.why
     ]
     flaws += map(Flaw, unguarded)
+    flaws += rehearsed
     if alone:
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
         words = f"no member can take over ({why or 'there is no other member'})"

@@ -57,6 +57,9 @@ class RungKind:
     server_after: ClassVar[ServerAfter] = ServerAfter.CUT_OFF
     for_dead_host: ClassVar[bool] = False
     """Whether it can prove something about a member whose host is dead."""
+    of_disks: ClassVar[bool] = False
+    """Whether its proof is about disks alone, which the fence's record then names (``disks``): the
+    guest may run on, and write to others."""
     asks_operator: ClassVar[bool] = False
     """Whether it asks for an operator's confirmation, which does not block the ladder."""
 

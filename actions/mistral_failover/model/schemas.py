@@ -40,6 +40,27 @@ _ROLE: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+_COMMAND: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 255}
+_CHECK: dict[str, Any] = {
+    "type": ["string", "object"],
+    "if": {"type": "string"},
+    "then": _COMMAND,
+    "else": {
+        "properties": {
+            "command": _COMMAND,
+            "exit_code": {"type": "integer", "minimum": 0, "maximum": 255},
+            "role": _NAME,
+            "arguments": {
+                "type": "object",
+                "propertyNames": _NAME,
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+}
+
 GROUP: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -119,6 +140,14 @@ GROUP: Final[dict[str, Any]] = {
         "on_failure": {"enum": ["stop", "rollback"]},
         "priority": {"type": "integer", "minimum": -1000, "maximum": 1000},
         "heal": {"enum": ["report", "repair", "failover"]},
+        "rehearsal": {
+            "type": "object",
+            "properties": {
+                "checks": {"type": "array", "items": _CHECK, "maxItems": 100},
+                "limit": SECONDS,
+            },
+            "additionalProperties": False,
+        },
         "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
         "on_event": {
             "type": "object",

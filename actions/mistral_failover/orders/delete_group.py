@@ -16,7 +16,7 @@ from mistral_failover.orders import held_alarms
 from mistral_failover.orders.answers import DeletedGroup, EndedAlarm
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents
+from mistral_failover.store import groups, incidents, rehearsals
 from mistral_failover.store.transaction import ProjectTransaction
 
 _SHOWN = 5
@@ -42,6 +42,7 @@ def undefine(request: Request, group: str, *, release: bool = False) -> DeletedG
     def forget(tx: ProjectTransaction) -> list[EndedAlarm]:
         state = locked(request, tx, group)
         refuse(tx, state, group)
+        _refuse_rehearsed(tx, state, group)
         told: list[EndedAlarm] = []
         for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; dismissed, since {ended}"
@@ -82,6 +83,16 @@ def _refuse_at_work(tx: ProjectTransaction, state: GroupState, group: str) -> No
             "NOT_AT_REST",
             f"{', '.join(lost)} of {group} is declared lost, and its fence would stay",
             f"Once it is healthy: failover recover {name} {' '.join(map(quote, lost))}",
+        )
+
+
+def _refuse_rehearsed(tx: ProjectTransaction, state: GroupState, group: str) -> None:
+    """Refuse while a rehearsal has something in the cloud, which is found by its records only."""
+    if rehearsals.unfinished(tx, state.id):
+        raise ActionError(
+            "NOT_AT_REST",
+            f"a rehearsal of {group} has not been cleaned up yet",
+            f"Wait for its end: failover rehearsals {quote(group)}",
         )
 
 

@@ -35,6 +35,7 @@ from mistral_failover.orders import answered_alarms
 from mistral_failover.orders.already_serving import serving_members
 from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
+from mistral_failover.orders.rehearsal_end import condemn
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -413,7 +414,7 @@ def begin(
             # The engine hands out the store's transactions, and knows less of them.
             confirm=cast(
                 Callable[[Transaction], None],
-                partial(_confirmed, request, snapshot.state.id, goal, incident_id, confirm),
+                partial(_confirmed, request, snapshot.state.id, goal, incident_id, said, confirm),
             ),
         )
         if started.won or started.traversal_id == traversal_id:
@@ -446,11 +447,13 @@ def _confirmed(
     group_id: str,
     goal: Goal,
     incident_id: str,
+    said: str,
     confirm: Callable[[ProjectTransaction], None] | None,
     tx: ProjectTransaction,
 ) -> None:
     if confirm is not None:
         confirm(tx)
+    condemn(request, tx, group_id, said)
     if (cause := incidents.get(tx, incident_id)) is not None:
         answered_alarms.close(request, tx, group_id, goal, cause)
 

@@ -53,7 +53,7 @@ def start_order(
     already, the answer is about the current traversal, without an incident. Raises what
     :func:`failover.begin` raises, and NothingToDo.
     """
-    occasion = occasion or _occasion(request)
+    occasion = occasion or occasion_of(request)
     fact = AlarmFact(group)
 
     def record(tx: ProjectTransaction) -> str:
@@ -140,7 +140,8 @@ def order_id(project_id: str, group_id: str, occasion: str) -> str:
     return derived_id("incident", project_id, group_id, occasion)
 
 
-def _occasion(request: Request) -> str:
+def occasion_of(request: Request) -> str:
+    """Return what identifies an order of this request: the execution of Mistral that gives it."""
     execution = request.context.execution
     # An action that runs outside of an execution has no id, so its repeats cannot be recognised.
     return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())

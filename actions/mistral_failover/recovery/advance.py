@@ -63,6 +63,10 @@ STORE_PATIENT = 900.0
 """The same while the state store does not answer. It is longer, because Mistral usually keeps its
 own state in the same database. After some 80 s an engine forgets the results that it received in
 the meantime, and the chain would end."""
+CROWDED = 4
+"""The number of other traversals that the process works on from which a call goes on to the end of
+its own. Then a task of Mistral costs more than the chain's progress is worth, and what the stages
+do is as fast: workers never wait for a call."""
 SAID = 50
 """The maximum number of sentences that one call returns."""
 
@@ -136,7 +140,7 @@ class Advanced(TypedDict):
     """What a call came to. ``traversal``: the last one that was carried out. ``state``: its status.
     ``said``: what happened in the meantime, in sentences. ``again``: this call gave its thread back
     before the end and must be repeated. ``outcome``: the traversal's report, if the last stage was
-    asked for; None with ``again``."""
+    asked for, or if all of them are done; None with ``again``."""
 
     traversal: str
     state: str
@@ -151,8 +155,9 @@ def advance(
     """Carry out a traversal, up to the end of the stage ``through``.
 
     With ``hold`` later stages wait for a call of their own. Without it their nodes are also carried
-    out as soon as the graph allows. If the engine has superseded the traversal itself (by a
-    replacement, or the way back), the new one is carried out instead.
+    out as soon as the graph allows; and if the process works on many traversals, the call waits for
+    them too, so that later stages need no task of Mistral. If the engine has superseded the
+    traversal itself (by a replacement, or the way back), the new one is carried out instead.
 
     Fails with the status and the reason if something of these stages failed (FAILED) or waits for
     an operator (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
@@ -175,6 +180,15 @@ def advance(
         deadline = deadline or time.monotonic() + STORE_PATIENT
         if not _store_is_back(request, deadline):
             return again
+
+
+def _goes_on(
+    request: Request, view: TraversalView, through: Stage, worker: NodeWorker, *, hold: bool
+) -> bool:
+    """Return whether a call whose stage is done goes on to the end of the traversal."""
+    if hold or worker.ended or view.stuck(through) or view.settled(Stage.END):
+        return False
+    return request.runtime.workers.loops() >= CROWDED
 
 
 def _store_is_back(request: Request, deadline: float) -> bool:
@@ -219,6 +233,11 @@ def _advanced(
         if last is None:
             return None
         view, said = last.view, list(last.said)
+    if _goes_on(request, view, through, worker, hold=hold):
+        with request.runtime.workers.loop():
+            last = _Loop(worker, traversal_id, Stage.END, after).run(())
+        if last is not None:
+            view, said = last.view, list(last.said)
     reach("advance.after")
     facts: Advanced = {
         "traversal": view.traversal.id,
@@ -230,6 +249,10 @@ def _advanced(
         return _reported(request, state.name, traversal_id, facts)
     if worker.ended:
         return _failure("RIGHTS_ENDED", worker.ended[0], facts)
+    if view.traversal.status == TraversalStatus.COMPLETE and not hold:
+        found = report(request, state.name, traversal_id)
+        # The last stage says what else there is to say.
+        return facts if isinstance(found, Result) else {**facts, "outcome": found}
     if view.stuck(through) and view.traversal.status in (
         TraversalStatus.FAILED,
         TraversalStatus.BLOCKED,

@@ -48,6 +48,7 @@ from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Condition,
+    Flaw,
     Observation,
     ObservationMemory,
     ObservedMember,
@@ -59,13 +60,21 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.remedies import Need, another_server, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, observations, suspensions, views
+from mistral_failover.store import (
+    groups,
+    incidents,
+    observations,
+    rehearsals,
+    suspensions,
+    views,
+)
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.services import made_at
 from mistral_failover.store.transaction import ProjectTransaction
@@ -96,7 +105,8 @@ REPAIR_AGAIN = 300.0
 class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves now, and ``roles`` where. ``down_since``: when what
+    ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
+    rehearsal that passed or failed. ``down_since``: when what
     serves went down, if the look tells."""
 
     state: GroupState
@@ -112,6 +122,7 @@ class _ObservedGroup:
     at_rest: bool
     serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
+    rehearsed: rehearsals.RehearsalRow | None = None
     down_since: float | None = None
 
     @property
@@ -204,7 +215,7 @@ def _observed(
         return None
     if facts.left:
         request.store.atomically(lambda tx: groups.leave(tx, group_id))
-    view.begin(facts.memory.well, _servers(facts))
+    view.begin(facts.memory.well, _servers(facts), facts.records)
     alarms = _alarms(view, facts)
     remembered = _with_room(view, facts, begun)
     seen = _look(view, facts, alarms, remembered.room)
@@ -251,7 +262,7 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
     if facts is None:
         return None
     view = ProjectView(request)
-    view.begin({}, _servers(facts))
+    view.begin({}, _servers(facts), facts.records)
     return _look(view, facts, _alarms(view, facts), facts.memory.room)
 
 
@@ -293,6 +304,7 @@ def _facts(
         ended is not None,
         held.records,
         vacant_roles(goal),
+        rehearsals.last_result(tx, group_id),
     )
 
 
@@ -374,8 +386,24 @@ def _look(
         facts.vacant,
         cold=cold,
         stack=facts.group.stack,
+        rehearsed=_not_rehearsed(facts),
         **_of_stack(view, facts),
     )
+
+
+def _not_rehearsed(facts: _ObservedGroup) -> Iterator[Flaw]:
+    """Yield that the last rehearsal failed, while the standby has the server on which it did."""
+    row = facts.rehearsed
+    if row is None or row["outcome"] != RehearsalOutcome.FAILED:
+        return
+    servers: Mapping[str, str] = row["planned"]["servers"]
+    for member, server_id in sorted(servers.items()):
+        here = facts.members.get(member)
+        if here is None or here.server_id != server_id or member in facts.roles.values():
+            continue
+        words = f"{member} failed the last rehearsal ({row['reason']})"
+        yield Flaw(words, (need("REHEARSE", member=member),))
+        return
 
 
 def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> ObservationMemory:

@@ -36,7 +36,7 @@ from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.model.group import Group
 from mistral_failover.orders import alarm_failovers, vacant_roles
 from mistral_failover.orders.failover import chain_of, traversal_of
-from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery import observe, rehearsals, retention, stuck_executions
 from mistral_failover.recovery.documents import (
     AdmittedIncidents,
     EndedExecution,
@@ -106,6 +106,8 @@ def sweep(request: Request, group: str | None) -> Swept:
     # could not be brought back.
     with part("vacant roles"):
         taken_up += _filled(request, group_id)
+    with part("rehearsals"):
+        taken_up += rehearsals.continued(request, group_id)
     with part("stopped steps"):
         taken_up += retry_stopped(request, group_id, time.monotonic() + LASTS)
     with part("chains"):

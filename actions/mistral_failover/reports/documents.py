@@ -240,6 +240,19 @@ class InForce(TypedDict):
     lines: list[str]
 
 
+class RehearsalState(TypedDict):
+    """The rehearsals of a group. ``running``: one is under way, or its cleanup is. The others are
+    of the last one that passed or failed: ``at``, when it began; ``on``, the members that took
+    roles; ``to_service``, the seconds that a failover would take by it."""
+
+    running: bool
+    at: float | None
+    status: str | None
+    reason: str
+    on: list[str]
+    to_service: float | None
+
+
 class StatusReport(GroupReport):
     """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
     project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
@@ -263,6 +276,7 @@ class StatusReport(GroupReport):
     incidents: list[ReportedIncident]
     unstarted: list[ReportedIncident]
     restarts: list[Restart]
+    rehearsal: RehearsalState
     defects: list[str]
     agents: dict[str, str]
     definition: NotRequired[GroupDefinition]

@@ -54,6 +54,7 @@ from mistral_failover.reports.documents import (
     InForce,
     MemberOfGroup,
     ProjectReport,
+    RehearsalState,
     ReportedIncident,
     ResourceOfGroup,
     Restart,
@@ -68,7 +69,15 @@ from mistral_failover.runtime.deadlines import DeadlineGuard, within
 from mistral_failover.runtime.errors import ActionError, confirm_command, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
-from mistral_failover.store import defects, details, groups, incidents, observations, views
+from mistral_failover.store import (
+    defects,
+    details,
+    groups,
+    incidents,
+    observations,
+    rehearsals,
+    views,
+)
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
@@ -136,6 +145,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             ],
             "unstarted": [_reported(each) for each in unstarted],
             "restarts": _restarts(tx, snapshot.state.id, now),
+            "rehearsal": _rehearsal(tx, snapshot.state.id),
             "defects": [],
             "agents": {},
             "now": now,
@@ -308,6 +318,28 @@ def _reported(incident: Incident) -> ReportedIncident:
         "refusal": incident.fact.refusal,
         "duplicates": incident.duplicates,
         "at": incident.first_at,
+    }
+
+
+def _rehearsal(tx: ProjectTransaction, group_id: str) -> RehearsalState:
+    running = bool(rehearsals.unfinished(tx, group_id))
+    row = rehearsals.last_result(tx, group_id)
+    if row is None:
+        return {
+            "running": running,
+            "at": None,
+            "status": None,
+            "reason": "",
+            "on": [],
+            "to_service": None,
+        }
+    return {
+        "running": running,
+        "at": row["began_at"],
+        "status": row["outcome"],
+        "reason": row["reason"],
+        "on": sorted(set(row["planned"]["roles"].values())),
+        "to_service": (row["report"] or {}).get("to_service"),
     }
 
 

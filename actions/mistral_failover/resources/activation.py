@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError
@@ -13,11 +14,12 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import restarted
-from mistral_failover.groups.project_view import ProjectView
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.remedies import need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources import rehearsal
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -126,6 +128,7 @@ def _start(
 ) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
+    rehearsal.end_on(context, operation, server_id)
     result = command_member(context, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",
@@ -148,4 +151,38 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"its agent was deposed: {beat.deposed}")
     if why := restarted(beat, record):
         return ObservedPresence(Presence.GONE, why, (need("START_AGAIN"),))
-    return AS_RECORDED
+    try:
+        why = _withdrawn(view, record, server_id)
+    except CloudError as error:
+        return unknown(error)
+    return ObservedPresence(Presence.GONE, why, (need("START_AGAIN"),)) if why else AS_RECORDED
+
+
+def _withdrawn(view: ProjectView, record: Record, server_id: str) -> str:
+    """Return, in words, that a volume was detached from the server by hand since the application
+    was started there, and attached again; empty if not, or if the project may not see that.
+
+    A live migration changes the attachment, too, and the application goes on: so Nova is asked
+    whether it detached a volume. Raises CloudError.
+    """
+    changed = {}
+    for needed in view.needed_by(record):
+        recorded = needed.attributes.get("attachment_id")
+        if recorded is None or needed.physical_id is None:
+            continue
+        volume = view.listing.volume(needed.physical_id)
+        held = volume.attachments.get(server_id) if volume is not None else None
+        if held not in (None, recorded):
+            changed[needed.physical_id] = held
+    version = " ".join([str(record.generation), *map(str, changed.values())])
+    if not changed or view.same(record.id, version) or (since := view.made_at(record)) is None:
+        return ""
+    at = servers.detached_since(view.cloud, server_id, since)
+    if at is None:
+        view.found_well(record.id, version)
+        return ""
+    when = datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+    return (
+        f"volume {' or '.join(changed)} was detached at {when} UTC and attached again, and the "
+        "application was not started since"
+    )

@@ -98,7 +98,7 @@ def _unless_gone(
         why = "its server does not exist"
         error = target_down(name, server_id, why, GONE, host=None, held=False)
         error.message = f"Could not run {name} on server {server_id}: {why}"
-        say_how_to_go_on(context, operation, server_id, error, gone=True)
+        say_how_to_go_on(operation, error, gone=True)
         raise error from failure
 
 

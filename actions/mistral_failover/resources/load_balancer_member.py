@@ -12,6 +12,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -97,7 +98,9 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"member {found} of pool {pool_id} {why}")
     other = load_balancers.other_enabled(members.values(), found)
     if other is not None and not (record.properties or {}).get("shared", False):
-        return ObservedPresence(Presence.CHANGED, f"pool {pool_id} also leads to {other}")
+        disable = need("DISABLE_POOL_MEMBER", pool=pool_id, member=other.id)
+        words = f"pool {pool_id} also leads to {other}"
+        return ObservedPresence(Presence.CHANGED, words, (disable,))
     return AS_RECORDED
 
 

@@ -18,13 +18,12 @@ from mistral_failover.agent.channel.interface import Channel
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import replacement_commands
 from mistral_failover.cloud.stacks import of_stack
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
-from mistral_failover.model.remedies import command
+from mistral_failover.model.remedies import another_server, command, sentence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.runtime.errors import ActionError, confirm_command, start_command
 from mistral_failover.runtime.lease_guard import LeaseGuard
@@ -176,30 +175,16 @@ def says_how_to_leave_a_dead_host(
         raise
 
 
-def say_how_to_go_on(
-    context: OperationContext,
-    operation: OperationDocument,
-    server_id: str,
-    error: CloudError,
-    *,
-    gone: bool,
-) -> None:
+def say_how_to_go_on(operation: OperationDocument, error: CloudError, *, gone: bool) -> None:
     """Let an error about a server that can take nothing name the commands that help."""
     member = member_of(operation)["name"]
     if not gone:
         fenced = start_command(operation["group"], lost=member)
         error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
         return
-    try:
-        commands = replacement_commands(context.cloud, operation["stack"], server_id)
-    except CloudError:
-        commands = ""  # what is known is said now; the next try asks Heat again
-    error.remedy = (
-        f"Let Heat make another server for {member}: {commands}."
-        if commands
-        else f"There is no such server any more{of_stack(operation['stack'])}: name another one, "
-        "or repair one."
-    )
+    another = another_server(operation["stack"], member)
+    error.remedy = f"{sentence([another], operation['group'])}."
+    error.needs = (another,)
     error.detail = f"{error.detail}. {error.remedy}"
 
 

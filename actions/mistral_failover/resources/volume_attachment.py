@@ -90,7 +90,7 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
         except CloudError as error:
             if error.target is not None:
                 gone = error.target["evidence"] == GONE
-                say_how_to_go_on(context, operation, server_id, error, gone=gone)
+                say_how_to_go_on(operation, error, gone=gone)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
 
@@ -159,7 +159,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
     with (
         says_how_to_continue(operation["group"]),
         says_how_to_leave_a_dead_host(operation, ServerAfter.RUNNING),
-        evacuate.says_why_not(not_evacuated),
+        evacuate.says_why_not(operation, not_evacuated),
     ):
         volumes.detach(
             context.cloud,

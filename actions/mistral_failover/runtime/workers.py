@@ -198,6 +198,11 @@ class Workers:
                 self._loops -= 1
                 self._notify_stop()
 
+    def loops(self) -> int:
+        """Return how many loops wait for the workers now; see :meth:`loop`."""
+        with self._lock:
+            return self._loops
+
     def hand_back(self, seconds: float) -> bool:
         """Release all work: start nothing more, and wait until work that has begun has noticed.
 

@@ -14,6 +14,7 @@ from mistral_failover.model.decisions import Decision
 from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
+    OF_USERS,
     groups,
     incidents,
     members,
@@ -41,7 +42,7 @@ class GroupGauges:
 
 
 def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
-    """Return every group, the oldest first."""
+    """Return every group of users, the oldest first."""
     query = (
         sa.select(
             groups.c.id,
@@ -52,6 +53,7 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             BLOCKED_SINCE.label("blocked_since"),
         )
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
+        .where(OF_USERS)
         .order_by(groups.c.created_at, groups.c.id)
     )
     rows = tx.connection.execute(query).all()

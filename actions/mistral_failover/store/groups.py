@@ -20,6 +20,7 @@ from mistral_failover.store.tables import (
     ALIVE,
     GROUP_STATE,
     OF_TRAVERSAL,
+    OF_USERS,
     definitions,
     edges,
     former_members,
@@ -166,16 +167,16 @@ def get(tx: Session, identity: str) -> GroupState | None:
 
 
 def states(tx: Session) -> list[GroupState]:
-    """Return every group: of the transaction's project, or of every project in a transaction of
-    every project."""
-    return [GroupState(*row) for row in tx.connection.execute(_STATES)]
+    """Return every group of users: of the transaction's project, or of every project in a
+    transaction of every project."""
+    return [GroupState(*row) for row in tx.connection.execute(_STATES.where(OF_USERS))]
 
 
 def used_definitions(tx: Session) -> list[Mapping[str, Any]]:
     """Return the definitions that every group works by, as for `states`: what is defined, what is
     in force, and that of its current traversal."""
     query = sa.select(definitions.c.document).join(groups, groups.c.id == definitions.c.group_id)
-    return list(tx.connection.execute(query.where(_USED)).scalars())
+    return list(tx.connection.execute(query.where(_USED, OF_USERS)).scalars())
 
 
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
@@ -186,7 +187,7 @@ def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
 
 def names(tx: ProjectSession) -> list[str]:
     """Return the names of the project's groups."""
-    query = sa.select(groups.c.name).where(groups.c.project_id == tx.project_id)
+    query = sa.select(groups.c.name).where(groups.c.project_id == tx.project_id, OF_USERS)
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
@@ -200,7 +201,7 @@ def documents(tx: ProjectSession, *, locked: bool = False) -> dict[str, list[Map
     query = (
         sa.select(groups.c.name, definitions.c.document)
         .join(definitions, definitions.c.group_id == groups.c.id)
-        .where(groups.c.project_id == tx.project_id, _USED)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, _USED)
         .order_by(groups.c.name)
     )
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -507,7 +508,7 @@ def servers_of_others(tx: ProjectSession, identity: str) -> dict[str, str]:
     query = (
         sa.select(groups.c.name, definitions.c.document)
         .join(definitions, definitions.c.group_id == groups.c.id)
-        .where(groups.c.project_id == tx.project_id, groups.c.id != identity, _USED)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, groups.c.id != identity, _USED)
     )
     for row in tx.connection.execute(query):
         for path, each in row.document.get("identities", {}).items():
@@ -530,14 +531,15 @@ def priorities(tx: ProjectSession) -> dict[str, int]:
 def count_with_goal(tx: ProjectSession) -> int:
     """Return how many groups of the project were given a goal."""
     query = sa.select(sa.func.count()).where(
-        groups.c.project_id == tx.project_id, groups.c.current_traversal.is_not(None)
+        groups.c.project_id == tx.project_id, OF_USERS, groups.c.current_traversal.is_not(None)
     )
     return int(tx.connection.execute(query).scalar_one())
 
 
 def first_of(tx: ProjectSession) -> str | None:
     """Return the id of one group of the project. All callers get the same one."""
-    query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == tx.project_id)
+    mine = (groups.c.project_id == tx.project_id, OF_USERS)
+    query = sa.select(sa.func.min(groups.c.id)).where(*mine)
     identity: str | None = tx.connection.execute(query).scalar_one()
     return identity
 

@@ -13,6 +13,7 @@ from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession, chunks, fields
 from mistral_failover.store.tables import (
     OF_TRAVERSAL,
+    OF_USERS,
     goals,
     groups,
     incidents,
@@ -95,7 +96,7 @@ def moves(
         .join(groups, groups.c.id == traversals.c.group_id)
         .join(goals, OF_TRAVERSAL)
         .join(incidents, incidents.c.id == traversals.c.incident_id, isouter=True)
-        .where(groups.c.project_id == tx.project_id, traversals.c.started_at >= begin)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, traversals.c.started_at >= begin)
         .order_by(traversals.c.number.desc())
         .limit(limit)
     )

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from mistral_failover.model.observation import Observation, ObservationMemory
 from mistral_failover.store.session import ProjectSession, chunks
-from mistral_failover.store.tables import groups, observations, traversals
+from mistral_failover.store.tables import OF_USERS, groups, observations, traversals
 
 _DEEP = 200  # conditions: SQLite takes no deeper ones
 
@@ -81,6 +81,7 @@ def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> lis
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .where(
             groups.c.project_id == tx.project_id,
+            OF_USERS,
             sa.or_(
                 observations.c.at.is_(None),
                 observations.c.at <= tx.now() - interval,

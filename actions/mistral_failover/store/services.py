@@ -23,6 +23,7 @@ from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
     ALIVE,
     OF_TRAVERSAL,
+    OF_USERS,
     goals,
     groups,
     incidents,
@@ -83,6 +84,7 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .join(goals, OF_TRAVERSAL, isouter=True)
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+        .where(OF_USERS)
     )
     found = []
     for row in _all(tx, query, groups.c.id, group_ids):

@@ -24,6 +24,7 @@ from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
+    OF_USERS,
     groups,
     incidents,
     journal,
@@ -250,7 +251,7 @@ def failed(tx: ProjectSession, group_id: str | None) -> list[str]:
     query = (
         sa.select(traversals.c.id)
         .join(groups, groups.c.current_traversal == traversals.c.id)
-        .where(_MINE, traversals.c.status == TraversalStatus.FAILED)
+        .where(_MINE, OF_USERS, traversals.c.status == TraversalStatus.FAILED)
         .order_by(groups.c.name)
     )
     query = query.where(_ONE) if group_id is not None else query
@@ -471,7 +472,7 @@ def started_since(tx: ProjectSession, since: float) -> bool:
     query = (
         sa.select(traversals.c.id)
         .join(groups, groups.c.id == traversals.c.group_id)
-        .where(groups.c.project_id == tx.project_id, traversals.c.started_at >= since)
+        .where(groups.c.project_id == tx.project_id, OF_USERS, traversals.c.started_at >= since)
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 

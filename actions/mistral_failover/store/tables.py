@@ -36,6 +36,7 @@ from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.stored import Stored
 from mistral_failover.model.types import Verb
 
@@ -200,8 +201,13 @@ groups = _table(
     sa.Column("hook", sa.String(255)),
     sa.Column("told", sa.BigInteger),
     sa.Column("stuck", sa.BigInteger),
+    # The group whose failover is rehearsed here; none: it is a group of a user.
+    _id("rehearses"),
     sa.UniqueConstraint("project_id", "name"),
 )
+
+OF_USERS = groups.c.rehearses.is_(None)
+"""The groups that users have defined."""
 
 GROUP_STATE = [groups.c[each.name] for each in dataclasses.fields(GroupState)]
 """The columns of a GroupState, in the order of its fields."""
@@ -425,6 +431,22 @@ blocked_clients = _table(
     sa.Column("client", sa.String(128), primary_key=True),
     sa.Column("volume_id", sa.String(64), nullable=False),
     sa.Column("blocked_at", _Time, nullable=False),
+    _number("number"),
+)
+
+# The rehearsals of a group's failover; the id is that of the group in which it is carried out.
+rehearsals = _table(
+    "failover_rehearsals",
+    _id("id", primary_key=True),
+    _id("group_id", _part_of("groups"), nullable=False, index=True),
+    _one_of("outcome", RehearsalOutcome),
+    sa.Column("cause", _Reason, nullable=False),
+    sa.Column("reason", _Reason, nullable=False),
+    sa.Column("planned", PlainJson, nullable=False),
+    sa.Column("report", PlainJson),
+    sa.Column("began_at", _Time, nullable=False),
+    sa.Column("ended_at", _Time),
+    sa.Column("cleaned_at", _Time),
     _number("number"),
 )
 

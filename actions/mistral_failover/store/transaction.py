@@ -135,6 +135,7 @@ class SqlTransaction(Records, SyncPoints):
         self.to_tell: set[str] = set()
         """The ids of groups with a new event in the journal that a workflow must receive."""
         self._hooked: set[str] = set()
+        self._rehearsing: set[str] = set()
 
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
         return self._group(_LOCKED[shared], {"group_id": group_id})
@@ -151,7 +152,14 @@ class SqlTransaction(Records, SyncPoints):
         self.projects[state.id] = state.project_id
         if hook is not None:
             self._hooked.add(state.id)
+        if state.rehearses is not None:
+            self._rehearsing.add(state.id)
         return state
+
+    def count(self, owner: str | None, name: str, *labels: str, value: float = 1.0) -> None:
+        """As of the session. What a rehearsal does is no failover, and is not counted as one."""
+        if owner not in self._rehearsing:
+            super().count(owner, name, *labels, value=value)
 
     def definition(self, group_id: str, version: str | None = None) -> Mapping[str, Any]:
         here = {"group_id": group_id}

@@ -30,6 +30,7 @@ from mistral_failover.store.tables import (
     ALIVE,
     GROUP_STATE,
     OF_TRAVERSAL,
+    OF_USERS,
     definitions,
     goals,
     groups,
@@ -528,7 +529,7 @@ def history_of_project(
     query = (
         fields(ProjectJournalRow, journal, group=groups.c.name)
         .join(groups, groups.c.id == journal.c.group_id)
-        .where(groups.c.project_id == tx.project_id)
+        .where(groups.c.project_id == tx.project_id, OF_USERS)
         .limit(limit)
     )
     if after:
@@ -554,7 +555,7 @@ def overview(
     (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came
     to this status, in seconds), goal (the document, None if there is none), pause, maintenance,
     and ``held``, the number of its alarms that wait for an operator."""
-    of = groups.c.project_id == tx.project_id
+    of = sa.and_(groups.c.project_id == tx.project_id, OF_USERS)
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (
         sa.select(incidents.c.group_id, sa.func.count().label("held"))

@@ -70,6 +70,18 @@ MAX_NAME = 255
 
 UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
 """The code of a refusal for a command that is not on the agent's allow-list."""
+NOT_REHEARSABLE = "NOT_REHEARSABLE"
+"""The code of a refusal for a command that may not be rehearsed, or not on this server."""
+REHEARSAL_RUNNING = "REHEARSAL_RUNNING"
+"""The code of a refusal for a command of a rehearsal while another one runs there."""
+REHEARSAL_ENDED = "REHEARSAL_ENDED"
+"""The code for a command of a rehearsal that was ended there; nothing of it is left."""
+
+END_REHEARSAL = "failover/end-rehearsal"
+"""The command that ends a rehearsal; no entry of an allow-list has a slash in its name."""
+_REHEARSED = "rehearsal/"
+MAX_SHOWN = 4 * 1024
+"""Bytes of a rehearsed command's stdout, and of its stderr, that its result carries: the last."""
 
 Kind = Literal["command", "notice", "result", "heartbeat"]
 
@@ -233,6 +245,22 @@ def is_epoch(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_EPOCH
 
 
+# -- rehearsals
+
+
+def name_sent(name: str, rehearsal: str | None) -> str:
+    """Return the name under which a command is sent. In a rehearsal it is one that no allow-list
+    has: an agent that does not know rehearsals must not run the command as a real one."""
+    return name if rehearsal is None or name == END_REHEARSAL else _REHEARSED + name
+
+
+def name_meant(sent: str) -> str | None:
+    """Return the name of a command that was sent as one of a rehearsal; None for another one."""
+    if sent == END_REHEARSAL:
+        return sent
+    return sent[len(_REHEARSED) :] if sent.startswith(_REHEARSED) else None
+
+
 # -- values: a signed document only shows what its sender claims, and the sender may be compromised
 
 
@@ -267,6 +295,11 @@ def is_text(value: Any, longest: int = MAX_OUTPUT) -> TypeGuard[str]:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def are_names(value: Any) -> TypeGuard[list[str]]:
+    """Return whether a value is a list of names."""
+    return isinstance(value, list) and all(is_text(name, MAX_NAME) for name in value)
 
 
 def _sign(kind: str, body: bytes, key: bytes) -> str:

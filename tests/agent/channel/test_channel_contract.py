@@ -15,8 +15,9 @@ from mistral_failover.agent.channel.interface import (
     Command,
     channel_for,
 )
-from mistral_failover.agent.wire import Address
+from mistral_failover.agent.wire import END_REHEARSAL, Address
 from mistral_failover.cloud.transport import LeaseLost, Unguarded
+from mistral_failover.lab.drill.rehearsals import GuestIsolating, processes
 from support.agents import SECRET, Node, shell
 from support.waiting import until
 
@@ -39,8 +40,10 @@ class EmulatedWorld:
         self._connect, self._emulator = connect, emulator
         self._url = emulated.url.replace("http://", "emulator+http://")
         self.to = Address("group-1", "payments", "db_a", pair.a)
-        emulator.add_application("pg", start="pg-start", stop="pg-stop")
-        emulator.add_application("db", start="fails", stop="db-stop", needs_volume=True)
+        emulator.add_application("pg", start="pg-start", stop="pg-stop", checks=["pg-check"])
+        emulator.add_application(
+            "db", start="fails", stop="db-stop", needs_volume=True, rehearse=False
+        )
 
     def channel(self, guard=None):
         cloud = self._connect(guard=guard) if guard else self._connect()
@@ -49,6 +52,10 @@ class EmulatedWorld:
 
     def starts(self):
         return len(self._emulator.audit(kind="application_started"))
+
+    def rehearsed(self):
+        """What runs in a rehearsal."""
+        return bool(self._emulator.guests()[self.to.server_id]["rehearsed"])
 
     def slow_down(self, seconds):
         self._emulator.set_latency(command_start=seconds)
@@ -68,17 +75,24 @@ class BrokerWorld:
         self._key_file = folder / "node" / "secret"
         started = folder / "started"
         self._started = started
+        self._guest = folder / "guest"
+        here = {"rehearse": "same", "environment": {"DRILL_GUEST": str(folder)}}
         self._node.commands |= {
             "pg-start": {
                 "argv": shell(
                     f"sleep $(cat {self._delay} 2>/dev/null || echo 0); "
-                    f"echo x >> {started}; echo started"
-                )
+                    'echo x >> "$DRILL_GUEST/started"; sleep 63 >/dev/null 2>&1 & echo started'
+                ),
+                **here,
             },
-            "pg-stop": {"argv": shell("echo stopped")},
+            "pg-check": {"argv": shell('test -s "$DRILL_GUEST/started" && echo max'), **here},
+            "pg-stop": {"argv": shell("echo stopped"), **here},
             "fails": {"argv": shell("echo no such device >&2; exit 32")},
         }
-        self._stack.enter_context(self._node.agent(finish=0.1, on_deposed=["pg-stop"]))
+        isolating = GuestIsolating(self._guest)
+        self._stack.enter_context(
+            self._node.agent(finish=0.1, isolating=isolating, on_deposed=["pg-stop"])
+        )
 
     def channel(self, guard=None):
         context = ChannelContext(Session(), guard or Unguarded(), str(self._key_file))
@@ -86,6 +100,10 @@ class BrokerWorld:
 
     def starts(self):
         return len(self._started.read_text().splitlines()) if self._started.exists() else 0
+
+    def rehearsed(self):
+        """What runs in a rehearsal."""
+        return bool(list(processes(self._guest)))
 
     def slow_down(self, seconds):
         self._delay.write_text(str(seconds))
@@ -225,3 +243,102 @@ def test_the_secret_is_in_no_error(world):
         failure(world.channel(), command(world, "rm", id="key-2", epoch=1)),
     ]
     assert not [error for error in errors if SECRET in f"{error} {error.remedy} {error.heard}"]
+
+
+# -- rehearsals
+
+FIRST, SECOND = str(uuid.uuid4()), str(uuid.uuid4())
+
+
+def rehearse(world, name="pg-start", rehearsal=FIRST, **more):
+    sent = command(world, name, **{"id": uuid.uuid4().hex, "rehearsal": rehearsal, **more})
+    return world.channel().run(sent)
+
+
+def not_rehearsed(world, name="pg-start", rehearsal=FIRST, **more):
+    with pytest.raises(ChannelError) as raised:
+        rehearse(world, name, rehearsal, **more)
+    return raised.value
+
+
+def test_what_is_rehearsed_runs_apart_and_the_next_command_of_the_rehearsal_sees_it(world):
+    assert rehearse(world, "pg-check").exit_code == 1
+    assert rehearse(world).exit_code == 0
+
+    said = rehearse(world, "pg-check")
+    assert (said.exit_code, said.stdout.startswith("max")) == (0, True)
+    assert world.starts() == 0
+    assert world.rehearsed()
+
+
+def test_a_rehearsed_command_runs_once(world):
+    first, again = (rehearse(world, id="key-1") for _ in range(2))
+    assert (first.replayed, again.replayed) == (False, True)
+
+
+def test_the_end_of_a_rehearsal_leaves_nothing_and_may_be_repeated(world):
+    rehearse(world)
+    for rehearsal in (FIRST, FIRST, SECOND):
+        assert rehearse(world, END_REHEARSAL, rehearsal).exit_code == 0
+        assert not world.rehearsed()
+    for rehearsal in (FIRST, SECOND):
+        assert not_rehearsed(world, rehearsal=rehearsal).code == "REHEARSAL_ENDED"
+    assert not world.rehearsed()
+
+
+def test_one_rehearsal_at_a_time(world):
+    rehearse(world)
+    error = not_rehearsed(world, rehearsal=SECOND)
+    assert (error.code, FIRST in error.message) == ("REHEARSAL_RUNNING", True)
+    assert error.remedy
+
+
+def test_a_command_that_may_not_be_rehearsed_is_refused(world):
+    error = not_rehearsed(world, "fails")
+    assert error.code == "NOT_REHEARSABLE"
+    assert "fails" in error.message
+    assert not_rehearsed(world, "rm").code == "UNKNOWN_COMMAND"
+
+
+def test_a_real_command_ends_the_rehearsal_and_its_command(world):
+    world.slow_down(4)
+    errors = []
+    thread = threading.Thread(target=lambda: errors.append(not_rehearsed(world)))
+    thread.start()
+
+    def current():
+        heard = world.channel().heard(world.to)
+        return heard and heard.rehearsals and heard.rehearsals.current == FIRST
+
+    until(current)
+
+    assert world.channel().run(command(world, "pg-stop")).exit_code == 0
+
+    thread.join(20)
+    assert [error.code for error in errors] == ["REHEARSAL_ENDED"]
+    assert not world.rehearsed()
+    assert world.starts() == 0
+    assert not_rehearsed(world, "pg-check").code == "REHEARSAL_ENDED"
+
+
+def test_a_new_epoch_ends_the_rehearsal(world):
+    rehearse(world)
+    world.channel().depose(world.to, EPOCH + 1)
+    until(lambda: not world.rehearsed())
+    error = not_rehearsed(world, "pg-check", epoch=EPOCH + 1, limit=10.0)
+    assert error.code == "REHEARSAL_ENDED"
+
+
+def test_the_member_says_what_can_be_rehearsed(world):
+    channel = world.channel()
+    rehearse(world)
+
+    def told():
+        heard = channel.heard(world.to)
+        return heard.rehearsals if heard and heard.rehearsals.current else None
+
+    able = until(told)
+    assert able.not_isolated is None
+    assert able.current == FIRST
+    assert able.commands == {"pg-start", "pg-stop", "pg-check"}
+    assert channel.heard(world.to).in_effect == set()

@@ -299,6 +299,49 @@ def secret_broker(tmp_path):
     return str(path)
 
 
+def test_what_a_command_runs_in_a_rehearsal(load):
+    arguments = {"arguments": {"word": "[a-z]+"}}
+    same = load(with_command(rehearse="same"))
+    other = load(with_command(rehearse=["/bin/echo", "{word}"], **arguments))
+
+    assert load(with_command()).rehearsable == []
+    assert same.rehearsable == ["pg-start"]
+    assert same.commands["pg-start"].rehearse == ("/bin/true",)
+    assert other.commands["pg-start"].rehearse == ("/bin/echo", "{word}")
+    assert same.rehearsals.private == ("/run", "/tmp", "/var/tmp", "/var/spool", "/dev/shm")
+
+
+def test_how_rehearsals_are_isolated(load):
+    found = load({**MINIMAL, "rehearsals": {"memory": 25, "private": ["/run", "/srv/other"]}})
+
+    assert (found.rehearsals.memory, found.rehearsals.cpu) == (25.0, 50.0)
+    assert found.rehearsals.private == ("/run", "/srv/other")
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (with_command(rehearse="other"), "commands.pg-start.rehearse"),
+        (with_command(rehearse=["true"]), "commands.pg-start.rehearse"),
+        (with_command(rehearse=["/bin/echo", "{word}"]), "commands.pg-start.rehearse"),
+        ({**MINIMAL, "rehearsals": {"memory": 0}}, "rehearsals.memory"),
+        ({**MINIMAL, "rehearsals": {"cpu": "half"}}, "rehearsals.cpu"),
+        ({**MINIMAL, "rehearsals": {"private": ["/"]}}, "rehearsals.private"),
+        ({**MINIMAL, "rehearsals": {"private": ["/proc/sys"]}}, "rehearsals.private"),
+        ({**MINIMAL, "rehearsals": {"private": ["run"]}}, "rehearsals.private"),
+        ({**MINIMAL, "rehearsals": {"swap": 1}}, "rehearsals.swap"),
+    ],
+)
+def test_a_wrong_form_for_rehearsals_is_named(load, document, field):
+    with pytest.raises(ConfigError) as raised:
+        load(document)
+
+    assert raised.value.field == field
+    assert raised.value.remedy
+
+
 def test_every_key_is_documented_and_no_other():
     documented = list(rows(section(page("reference"), "The agent's file")))
-    assert sorted(documented) == sorted([*config._KEYS, *config._COMMAND_KEYS])
+    assert sorted(documented) == sorted(
+        [*config._KEYS, *config._COMMAND_KEYS, *config._REHEARSAL_KEYS]
+    )

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from mistral_failover.agent.daemon.journal import Journal
-from mistral_failover.lab.drill import application, audit
+from mistral_failover.agent.daemon.runner import process_identity
+from mistral_failover.agent.daemon.settings import Account
+from mistral_failover.lab.drill import application, audit, rehearsals
 from mistral_failover.lab.drill.agent_files import JOURNAL
 from mistral_failover.lab.drill.audit import Violation
 from mistral_failover.lab.drill.guest import Guest, Volumes
 from mistral_failover.lab.drill.processes import Process, below, kill_below
+from mistral_failover.lab.drill.rehearsals import GuestIsolating
 from support.waiting import until
 
 VOLUME = "8b6ee9dc-9b4c-4b4d-9e67-6b8d3f2f3a01"
@@ -198,3 +201,55 @@ def test_a_command_that_ran_twice_or_in_an_epoch_that_was_over_is_seen(
         "invariant 4: command first, start, ran 2 times on db-a",
         "invariant 8: pg-start of epoch 1 began in 2 on db-a",
     ]
+
+
+# -- rehearsals
+
+
+def test_a_volume_from_a_snapshot_has_what_was_written_until_then(volumes: Volumes) -> None:
+    file = volumes.content(VOLUME) / application.JOURNAL
+    file.write_text("before")
+    volumes.snapshot(VOLUME, "s1")
+    file.write_text("after")
+
+    volumes.make_from("s1", "copy")
+    copy = volumes.content("copy") / application.JOURNAL
+    assert copy.read_text() == "before"
+
+    copy.write_text("rehearsed")
+    volumes.make_from("s1", "copy")
+    assert (copy.read_text(), file.read_text()) == ("rehearsed", "after")
+
+
+def test_a_rehearsal_in_a_guest_is_apart_and_ends_with_all_its_processes(
+    guest: Guest, volumes: Volumes
+) -> None:
+    (guest.folder / "rehearsals" / "r1" / "data").mkdir(parents=True)
+    isolation = GuestIsolating(guest.folder).make("r1", lambda _process: None)
+    account = Account("", os.getuid(), os.getgid(), (), "/")
+    argv = [sys.executable, "-m", "mistral_failover.lab.drill.application", "start"]
+    command = isolation.wrap(argv, "/", account, "PWD OLDPWD")
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert run(guest, "is-running") == 1, "the real one does not run"
+    (violation,) = seen(volumes, guest.folder)
+    assert violation.invariant == 10
+
+    isolation.kill()
+    until(lambda: not isolation.remains())
+
+    assert seen(volumes, guest.folder) == []
+    assert not (guest.folder / "rehearsals" / "r1").exists()
+
+
+def test_an_agent_that_starts_ends_what_an_earlier_one_left(guest: Guest) -> None:
+    isolating = GuestIsolating(guest.folder)
+    isolation = isolating.make("r1", lambda _process: None)
+    words = ["/bin/sleep", "100"]
+    account = Account("", os.getuid(), os.getgid(), (), "/")
+    with subprocess.Popen(isolation.wrap(words, "/", account, "PWD")) as process:
+        until(lambda: bool(list(rehearsals.processes(guest.folder))))
+        isolating.end_leftovers(process_identity(os.getpid()))
+        process.wait(10)
+
+    assert process.returncode == -signal.SIGKILL

@@ -9,6 +9,8 @@ import pytest
 import requests
 
 from lab.emulator.emulated_clients import Clients, Pair
+from mistral_failover.agent.wire import END_REHEARSAL
+from mistral_failover.lab.drill.audit import rehearsals_end
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.waiting import until
@@ -240,3 +242,153 @@ def test_a_fault_that_makes_no_sense_is_refused(
         emulator.fault(target, name, fault)
     assert refused.value.code == code
     assert refused.value.remedy
+
+
+# -- rehearsals
+
+REHEARSAL = "44444444-4444-4444-8444-444444444444"
+
+
+def rehearse(
+    emulator: EmulatorClient, server: str, name: str, rehearsal: str = REHEARSAL, **options: Any
+) -> dict[str, Any]:
+    number = f"{name}-{len(emulator.audit())}"
+    return emulator.run_command(server, name, command_id=number, rehearsal=rehearsal, **options)
+
+
+def heartbeat(emulator: EmulatorClient, server: str) -> dict[str, Any]:
+    url = f"{emulator.url}/emulator/guests/{server}/heartbeat"
+    answer = requests.get(url, headers={"X-Auth-Token": emulator.token()}, timeout=30)
+    return dict(answer.json()["heartbeat"])
+
+
+def left(emulator: EmulatorClient, pair: Pair) -> list[str]:
+    """What the audit says is left of rehearsals on the standby."""
+    return [each.seen for each in rehearsals_end(emulator.audit()) if pair.b in each.seen]
+
+
+def rehearsed(emulator: EmulatorClient, server: str) -> list[str]:
+    return list(emulator.guests()[server]["rehearsed"])
+
+
+@pytest.fixture
+def copied(demo: Clients, emulator: EmulatorClient, serving: Pair) -> str:
+    """A copy of the volume, attached to the standby b."""
+    copy = demo.volumes.volumes.create(1, name="copy").id
+    until(lambda: demo.volumes.volumes.get(copy).status == "available")
+    demo.compute.create_volume_attachment(serving.b, volume_id=copy)
+    until(lambda: demo.volumes.volumes.get(copy).status == "in-use")
+    return str(copy)
+
+
+def test_a_rehearsed_application_runs_beside_the_real_one(
+    emulator: EmulatorClient, serving: Pair, copied: str
+) -> None:
+    assert rehearse(emulator, serving.b, "start")["exit_code"] == 0
+
+    assert rehearse(emulator, serving.b, "status")["exit_code"] == 0
+    assert rehearsed(emulator, serving.b) == [serving.application]
+    assert emulator.guests()[serving.b]["applications"] == []
+    assert emulator.writers(serving.data) == [serving.a]
+    assert emulator.writers(copied) == []
+    assert rules(emulator, serving) == set()
+
+    rehearse(emulator, serving.b, END_REHEARSAL)
+    assert rehearsed(emulator, serving.b) == []
+    assert left(emulator, serving) == []
+
+
+def test_a_rehearsal_that_is_left_is_a_violation(
+    emulator: EmulatorClient, serving: Pair, copied: str
+) -> None:
+    del copied
+    rehearse(emulator, serving.b, "start")
+
+    (violation,) = left(emulator, serving)
+    assert f"{serving.application} is still rehearsed" in violation
+
+
+def test_a_rehearsal_on_a_volume_that_is_written_is_a_violation(
+    emulator: EmulatorClient, serving: Pair
+) -> None:
+    rehearse(emulator, serving.a, "start")
+
+    assert "rehearsal_on_real_volume" in rules(emulator, serving)
+
+
+def test_a_copy_that_is_detached_during_its_rehearsal_is_a_violation(
+    demo: Clients, emulator: EmulatorClient, serving: Pair, copied: str
+) -> None:
+    rehearse(emulator, serving.b, "start")
+    (attachment,) = demo.compute.volume_attachments(serving.b)
+    demo.compute.delete_volume_attachment(serving.b, attachment.volume_id)
+    until(lambda: demo.volumes.volumes.get(copied).status == "available")
+
+    assert [event["rule"] for event in emulator.violations() if event.get("volume") == copied] == [
+        "detached_while_writing"
+    ]
+
+
+@pytest.mark.parametrize("fault", ["crash", "revive"])
+def test_a_rehearsal_ends_with_its_guest(
+    emulator: EmulatorClient, serving: Pair, copied: str, fault: str
+) -> None:
+    del copied
+    rehearse(emulator, serving.b, "start")
+
+    emulator.fault("server", serving.b, fault)
+
+    assert rehearsed(emulator, serving.b) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("lacks_package", "there is no PostgreSQL"),
+        ("misconfigured", "unrecognized configuration parameter"),
+        ("data_full", "No space left on device"),
+        ("lacks_mount_point", "mount point does not exist"),
+        ("denied", "Permission denied"),
+    ],
+)
+def test_a_standby_may_be_broken_which_only_a_start_shows(
+    emulator: EmulatorClient, serving: Pair, copied: str, fault: str, said: str
+) -> None:
+    del copied
+    emulator.fault("server", serving.b, fault)
+
+    failed = rehearse(emulator, serving.b, "start")
+    assert failed["exit_code"] != 0
+    assert said in failed["stderr"]
+    assert rehearsed(emulator, serving.b) == []
+    assert heartbeat(emulator, serving.b)["not_ready"] is None
+
+    emulator.fault("server", serving.b, "repaired")
+    assert rehearse(emulator, serving.b, "start")["exit_code"] == 0
+
+
+def test_an_old_agent_refuses_what_is_rehearsed_and_does_not_run_it(
+    emulator: EmulatorClient, serving: Pair, copied: str
+) -> None:
+    del copied
+    emulator.fault("server", serving.b, "old_agent")
+
+    error = refusal(emulator, serving.b, "start", command_id="r1", rehearsal=REHEARSAL)
+
+    assert error.code == "UNKNOWN_COMMAND"
+    assert emulator.guests()[serving.b]["applications"] == []
+    assert "rehearsals" not in heartbeat(emulator, serving.b)
+
+
+def test_an_agent_that_cannot_isolate_refuses_what_is_rehearsed(
+    emulator: EmulatorClient, serving: Pair, copied: str
+) -> None:
+    del copied
+    emulator.fault("server", serving.b, "not_isolated")
+
+    error = refusal(emulator, serving.b, "start", command_id="r1", rehearsal=REHEARSAL)
+
+    assert error.code == "NOT_REHEARSABLE"
+    assert heartbeat(emulator, serving.b)["rehearsals"]["isolation"] == (
+        "the agent does not run as root"
+    )

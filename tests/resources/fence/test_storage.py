@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cloud import volumes
+from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import Evidence
@@ -23,7 +23,8 @@ from mistral_failover.resources.fence.storage import Storage
 from mistral_failover.store import host_fences
 from support.emulated import Pair
 from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
-from support.storage import STANDBY, SUSPECT, Stored, changes
+from support.operators import Operator
+from support.storage import STANDBY, SUSPECT, Stored, changes, simulate
 
 DAY = 86_400.0
 CINDER = "172.31.251.5:0/555"
@@ -48,6 +49,71 @@ def test_the_clients_of_the_volume_are_blocked_and_the_map_shows_it(stored: Stor
     assert evidence.observed == f"Ceph blocks 1 client of volume {stored.pair.volume}"
     assert stored.state["blocklist"] == [SUSPECT]
     assert stored.state["watchers"][stored.image] == []
+
+
+OF_OTHER, OF_SYSTEM = "172.31.251.11:0/22", "172.31.251.11:0/33"
+"""Clients of the guest's other disks."""
+
+
+def others(stored: Stored, *, system: bool = False) -> tuple[str, str]:
+    """The ids of another volume of the member, which its group does not move, and of the disk that
+    Nova made for it; both are in Ceph, the latter only if ``system``."""
+    operator = Operator(stored.fencing.emulated.client)
+    operator.attach(other := operator.make_volume(), stored.pair.a)
+    made = servers.system_disk(stored.pair.a)
+    opened = {stored.image: [SUSPECT], f"volumes/volume-{other}": [OF_OTHER]}
+    more = {f"images/{made}": [OF_SYSTEM], f"images/{made}.swap": [f"{OF_SYSTEM}4"]}
+    simulate(stored.folder, {**opened, **(more if system else {})})
+    return other, made
+
+
+def test_other_disks_of_the_member_are_blocked_too_and_named(stored: Stored) -> None:
+    other, made = others(stored, system=True)
+
+    evidence = stored.prove(ways=("evacuate",))
+
+    assert evidence.observed == f"Ceph blocks 1 client of volume {stored.pair.volume}"
+    assert set(evidence.disks) == {stored.pair.volume, other, made}
+    blocked = [SUSPECT, OF_OTHER, OF_SYSTEM, f"{OF_SYSTEM}4"]
+    assert sorted(stored.state["blocklist"]) == sorted(blocked)
+
+
+def test_the_disk_that_nova_made_counts_only_for_a_server_that_may_be_evacuated(
+    stored: Stored,
+) -> None:
+    other, _ = others(stored, system=True)
+
+    assert set(stored.prove().disks) == {stored.pair.volume, other}
+    assert OF_SYSTEM not in stored.state["blocklist"]
+
+
+def test_a_disk_in_another_storage_is_not_named_and_prevents_nothing(stored: Stored) -> None:
+    _, made = others(stored)
+    simulate(stored.folder, {stored.image: [SUSPECT]})
+
+    evidence = stored.prove(ways=("evacuate",))
+
+    assert evidence.proven
+    assert evidence.disks == (stored.pair.volume,)
+    assert made not in str(stored.state["watchers"])
+
+
+def test_a_disk_that_no_client_has_open_is_not_named(stored: Stored) -> None:
+    """A client that comes back later would not be blocked."""
+    other, _ = others(stored)
+    opened = {stored.image: [SUSPECT], f"volumes/volume-{other}": []}
+    simulate(stored.folder, opened)
+
+    assert stored.prove().disks == (stored.pair.volume,)
+
+
+def test_a_process_that_takes_the_fence_over_names_the_other_disks_as_well(stored: Stored) -> None:
+    stored.fencing.begin()
+    other, made = others(stored, system=True)
+
+    first, again = (stored.prove(ways=("evacuate",)) for _ in range(2))
+
+    assert set(first.disks) == set(again.disks) == {stored.pair.volume, other, made}
 
 
 def test_every_ceph_command_gets_a_limit_for_its_connection(stored: Stored) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from testcloud.settings import Settings
 PAUSE = 0.1
 
 
-def host_of(settings: Settings, server: str) -> str:
+def host_of(settings: Settings, server: str, but: Collection[str] = ()) -> str:
     """The host on which a guest runs now, by its process: Nova may not know, and a libvirt may hang
     or start.
 
+    :param but: hosts that do not count, where a guest that was evacuated may run on.
     :raises CloudError: NO_SUCH_GUEST.
     """
-    for host in settings.hosts:
+    for host in (each for each in settings.hosts if each not in but):
         try:
             machine.inside(settings, host, "pgrep", "-f", _process(server))
         except CloudError as error:

@@ -22,6 +22,7 @@ from mistral_failover.agent.channel.interface import (
     Command,
     CommandResult,
     Heartbeat,
+    rehearsal_capability,
 )
 from mistral_failover.agent.channel.keys import read_secret
 from mistral_failover.agent.channel.links import BrokerUnavailable, Link, links_to
@@ -142,11 +143,11 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or len(running) > wire.MAX_RUNNING
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
-        or not (commands is None or _are_names(commands))
+        or not (commands is None or wire.are_names(commands))
         or not isinstance(stopping, bool)
         or not (not_ready is None or wire.is_text(not_ready, wire.MAX_REASON))
         or not wire.is_boot(boot)
-        or not _are_names(in_effect)
+        or not wire.are_names(in_effect)
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     known = None if commands is None else frozenset(map(clean, commands))
@@ -154,8 +155,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     why_not = None if not_ready is None else clean(not_ready)
     names = tuple(map(clean, running))
     done = tuple(map(clean, in_effect))
-    return at, Heartbeat(said["epoch"], ago, names, told, known, stopping, why_not, boot, done)
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(wire.is_text(name, wire.MAX_NAME) for name in value)
+    able = rehearsal_capability(said.get("rehearsals"))
+    return at, Heartbeat(
+        *(said["epoch"], ago, names, told, known, stopping, why_not, boot, done), able
+    )

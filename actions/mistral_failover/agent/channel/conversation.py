@@ -32,7 +32,14 @@ LATER = 2
 this between the decision to send a command and its sending."""
 AGAIN = 10.0
 """Seconds at most without a message from the agent before a command is sent again."""
-_REFUSALS = ("OLD_EPOCH", "REFUSED", wire.UNKNOWN_COMMAND)
+_REFUSALS = (
+    "OLD_EPOCH",
+    "REFUSED",
+    wire.UNKNOWN_COMMAND,
+    wire.NOT_REHEARSABLE,
+    wire.REHEARSAL_ENDED,
+    wire.REHEARSAL_RUNNING,
+)
 EXECUTOR = "the executor of Mistral"
 """What this side is called in messages."""
 STRANGE = 32
@@ -155,13 +162,15 @@ class Conversation:
             "member": command.to.member,
             "server_id": command.to.server_id,
             "epoch": command.epoch,
-            "name": command.name,
+            "name": wire.name_sent(command.name, command.rehearsal),
             "arguments": command.arguments,
             "limit": max(0.1, self._left()),
             "longest": max(0.1, self._begun + command.patience - time.monotonic()),
             "sent_at": time.time(),
             "reply_to": self._reply_to,
         }
+        if command.rehearsal is not None:
+            document["rehearsal"] = command.rehearsal
         try:
             return wire.seal("command", document, self._key)
         except wire.Malformed as error:

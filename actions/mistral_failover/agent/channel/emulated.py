@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 import requests
 from keystoneauth1 import exceptions as keystone
 
+from mistral_failover.agent import wire
 from mistral_failover.agent.channel.interface import (
     ChannelContext,
     ChannelError,
     Command,
     CommandResult,
     Heartbeat,
+    rehearsal_capability,
 )
-from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import cause
 from mistral_failover.cloud.url_paths import url_path
 
@@ -27,7 +29,15 @@ _SLICE = 0.8
 _LONGEST_SLICE = 2.0  # seconds between two questions to the guard
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
-_REFUSALS = ("OLD_EPOCH", "REFUSED", "UNKNOWN_OUTCOME", UNKNOWN_COMMAND)
+_REFUSALS = (
+    "OLD_EPOCH",
+    "REFUSED",
+    "UNKNOWN_OUTCOME",
+    wire.UNKNOWN_COMMAND,
+    wire.NOT_REHEARSABLE,
+    wire.REHEARSAL_ENDED,
+    wire.REHEARSAL_RUNNING,
+)
 
 
 class EmulatedChannel:
@@ -114,6 +124,7 @@ class EmulatedChannel:
             said["not_ready"],
             said["boot"],
             tuple(said["in_effect"]),
+            rehearsal_capability(said.get("rehearsals")),
         )
 
     @property
@@ -134,6 +145,7 @@ class EmulatedChannel:
                 "timeout": seconds,
                 "limit": command.limit,
                 "longest": longest,
+                "rehearsal": command.rehearsal,
             },
             authenticated=True,
             raise_exc=False,

@@ -17,8 +17,19 @@ from urllib.parse import urlsplit
 
 from keystoneauth1.session import Session
 
-from mistral_failover.agent.wire import Address
+from mistral_failover.agent.wire import (
+    END_REHEARSAL,
+    MAX_NAME,
+    MAX_REASON,
+    Address,
+    Malformed,
+    are_names,
+    is_text,
+)
 from mistral_failover.cloud.transport import Guard
+from mistral_failover.model.text import clean
+
+__all__ = ["END_REHEARSAL"]
 
 # Scheme -> "module:class"; a class is called with (url, context).
 _AMQP = "mistral_failover.agent.channel.amqp:AmqpChannel"
@@ -37,7 +48,13 @@ REMEDIES = {
         "Check that the server runs, and repair its agent. Only if the server is lost, have it "
         "fenced: failover start GROUP --lost MEMBER"
     ),
+    "NOT_REHEARSABLE": (
+        "Give the command a rehearse in the agent's file on the member, or change there what the "
+        "message says; see docs/agent.md"
+    ),
     "OLD_EPOCH": "Nothing to do: the member was fenced or replaced after this command was decided.",
+    "REHEARSAL_ENDED": "Nothing to do. To rehearse again, start another rehearsal.",
+    "REHEARSAL_RUNNING": "Wait until the other rehearsal has ended, then start this one again.",
     "REFUSED": "Correct what the message says, on the member or in the group file.",
     "UNKNOWN_COMMAND": (
         "Put the command on the member's allow-list, or correct its name in the group file."
@@ -59,7 +76,9 @@ class Command:
     decided. ``arguments``: JSON values for the allow-list's entry. ``limit``: seconds to wait for a
     message of the agent; the agent acknowledges the command at once and then reports regularly that
     it still runs. ``longest``: seconds to wait for the result while the agent sends such reports;
-    at least the limit.
+    at least the limit. ``rehearsal``: the id of the rehearsal in whose isolation the agent runs it;
+    None: it is a real command, before which the agent ends any rehearsal. END_REHEARSAL with an id
+    ends that one, and returns once nothing is left of it.
     """
 
     id: str
@@ -69,6 +88,7 @@ class Command:
     arguments: dict[str, Any] = field(default_factory=dict)
     limit: float = 30.0
     longest: float = 0.0
+    rehearsal: str | None = None
 
     @property
     def patience(self) -> float:
@@ -93,6 +113,45 @@ class CommandResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RehearsalCapability:
+    """What an agent can rehearse.
+
+    ``not_isolated``: why it cannot isolate a rehearsal, in words; None if it can. ``unlimited``:
+    why a rehearsal's memory and CPU are not limited, in words; None if they are. ``commands``: the
+    names of the commands that may be rehearsed; None if they are too long for a heartbeat.
+    ``current``: the id of the rehearsal that runs; None if there is none.
+    """
+
+    not_isolated: str | None
+    unlimited: str | None
+    commands: frozenset[str] | None
+    current: str | None
+
+
+def rehearsal_capability(said: Any) -> RehearsalCapability | None:
+    """Return what a heartbeat says of rehearsals; None: it is of an agent that does not know them.
+    Raises Malformed."""
+    if said is None:
+        return None
+    if not isinstance(said, dict):
+        raise Malformed("MALFORMED", "its rehearsals are not valid")
+    isolation, limits = said.get("isolation"), said.get("limits")
+    commands, current = said.get("commands"), said.get("current")
+    if (
+        not all(value is True or is_text(value, MAX_REASON) for value in (isolation, limits))
+        or not (commands is None or are_names(commands))
+        or not (current is None or is_text(current, MAX_NAME))
+    ):
+        raise Malformed("MALFORMED", "its rehearsals are not valid")
+    return RehearsalCapability(
+        not_isolated=None if isolation is True else clean(str(isolation)),
+        unlimited=None if limits is True else clean(str(limits)),
+        commands=None if commands is None else frozenset(map(clean, commands)),
+        current=None if current is None else clean(current),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The latest heartbeat of an agent.
 
@@ -103,6 +162,7 @@ class Heartbeat:
     can carry out no command, in words; None if it can. ``boot``: the identity of the server's
     present boot; None if the agent does not report it. ``in_effect``: the names of commands that
     succeeded on this boot, or of which their check finds that they are in effect, the latest last.
+    ``rehearsals``: what it can rehearse; None if it does not say.
     """
 
     epoch: int
@@ -114,6 +174,7 @@ class Heartbeat:
     not_ready: str | None = None
     boot: str | None = None
     in_effect: tuple[str, ...] = ()
+    rehearsals: RehearsalCapability | None = None
 
 
 BROKER = "the broker"
@@ -123,10 +184,11 @@ BROKER = "the broker"
 class ChannelError(Exception):
     """There is no result.
 
-    ``code``: NO_ANSWER (within the limit; the command may have run), OLD_EPOCH, REFUSED (it has not
-    run), UNKNOWN_OUTCOME (the agent does not know whether it has run), UNREACHABLE (the channel,
-    not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words; empty if
-    nothing.
+    ``code``: NO_ANSWER (within the limit; the command may have run), OLD_EPOCH, REFUSED,
+    UNKNOWN_COMMAND, NOT_REHEARSABLE, REHEARSAL_RUNNING (it has not run), REHEARSAL_ENDED (nothing
+    of it is left), UNKNOWN_OUTCOME (the agent does not know whether it has run), UNREACHABLE (the
+    channel, not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words;
+    empty if nothing.
 
     ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
     transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the

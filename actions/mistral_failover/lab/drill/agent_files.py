@@ -103,18 +103,31 @@ def _commands(guest: Path, own_disk: bool) -> dict[str, Any]:
         "volume-up": {
             "argv": [*volume, "up", *which],
             "check": [*volume, "is-up", *which],
+            "rehearse": "same",
             "arguments": {"volume": "[0-9a-f-]{36}", "data_device": "/dev/[a-z]+"},
             **common,
         },
-        "volume-down": {"argv": [*volume, "down"], "check": [*volume, "is-down"], **common},
+        "volume-down": {
+            "argv": [*volume, "down"],
+            "check": [*volume, "is-down"],
+            "rehearse": "same",
+            **common,
+        },
         "pg-start": {
             "argv": [*application, "start"],
             "check": [*application, "is-running"],
+            "rehearse": "same",
             **of_application,
         },
         "pg-stop": {
             "argv": [*application, "stop"],
             "check": [*application, "is-stopped"],
+            "rehearse": "same",
+            **of_application,
+        },
+        "pg-check": {
+            "argv": [*application, "is-running"],
+            "rehearse": "same",
             **of_application,
         },
         "address-up": {

@@ -28,6 +28,10 @@ RAN = "ran"
 SLOW = "slow"
 """The optional file in the guest's folder that says how many seconds longer a stop takes."""
 
+BROKEN = "broken"
+"""The optional file in the guest's folder with what keeps a start from succeeding: an exit code and
+a message."""
+
 EVERY = 0.02  # seconds between two lines
 _HELD, _PID, _STARTER = "held", "application.pid", "DRILL_STARTER"
 _LIMIT = 10.0
@@ -45,6 +49,10 @@ class Application:
         """Start it; return after its first write."""
         if self.process():
             return 0
+        if (self._guest / BROKEN).exists():
+            code, _, said = (self._guest / BROKEN).read_text(encoding="utf-8").partition(" ")
+            _say(said)
+            return int(code)
         if not self._mount.is_dir():
             _say(f"refused: no volume is mounted at {self._mount}")
             return REFUSED

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.convergence.records import Action, Status, TraversalStatus
-from mistral_failover.lab.drill import application
+from mistral_failover.lab.drill import application, rehearsals
 from mistral_failover.lab.drill.agent_files import JOURNAL
 from mistral_failover.lab.drill.guest import Volumes
 from mistral_failover.model.types import Verb
@@ -36,6 +36,7 @@ from mistral_failover.store.tables import (
     resources,
     traversals,
 )
+from mistral_failover.store.tables import rehearsals as recorded_rehearsals
 from mistral_failover.store.transaction import SqlTransaction
 
 AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
@@ -103,6 +104,7 @@ class State:
     nodes: Sequence[Mapping[str, Any]]
     operations: Sequence[Mapping[str, Any]]
     journal: Sequence[Mapping[str, Any]]
+    rehearsals: Sequence[Mapping[str, Any]] = ()
 
 
 def read_state(database: Database, group_id: str | None = None) -> State:
@@ -131,6 +133,7 @@ def read_state(database: Database, group_id: str | None = None) -> State:
             nodes=rows(tx, nodes),
             operations=rows(tx, operations),
             journal=rows(tx, journal),
+            rehearsals=rows(tx, recorded_rehearsals),
         )
     )
 
@@ -155,6 +158,8 @@ def audit(
         *ended(state),
         *no_old_epoch(events),
         *no_secrets(files, state, secrets or Secrets()),
+        *nothing_rehearsed(events, state),
+        *rehearsals_end(events),
     ]
 
 
@@ -266,7 +271,10 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
         elif event["kind"] in ("attach_failed", "detach_failed"):
             begun = event["kind"].replace("failed", "begin")
             seen[begun, event["volume"]] -= 1
+    copies = _copies(events)
     for effect, count in seen.items():
+        if effect[1] in copies:  # its records are forgotten, and it is moved once there and back
+            wanted[effect] = 1
         if count > wanted[effect] + wanted[effect[0], None]:
             yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")
     commands = Counter(event["id"] for event in events if event["kind"] == "command_started")
@@ -289,7 +297,8 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
     servers = {(row["group_id"], row["name"]): row["server_id"] for row in state.members}
     attached = {volume: held for volume, held, _ in _holders(events)}
     disks = {event["volume"] for event in events if event.get("boot")}  # the template's affair
-    moved = {volume: held for volume, held in attached.items() if volume not in disks}
+    others = disks | _copies(events)
+    moved = {volume: held for volume, held in attached.items() if volume not in others}
     for group in state.groups:
         traversal = by_id.get(group["current_traversal"])
         if traversal is None or traversal["status"] != TraversalStatus.COMPLETE:
@@ -392,6 +401,42 @@ def no_secrets(files: Iterable[Path], state: State, secrets: Secrets) -> Iterato
             yield Violation(9, f"{where} holds {what}")
 
 
+def nothing_rehearsed(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """10. After a rehearsal the project has not one volume, snapshot or attachment more."""
+    if any(row["cleaned_at"] is None for row in state.rehearsals):
+        return
+    held = {volume: servers for volume, servers, _ in _holders(events)}
+    left: set[str] = set()
+    for event in events:
+        kind, name = event["kind"], event.get("name")
+        if kind == "transition_started" and (name == "snapshot_create" or "snapshot" in event):
+            left.add(f"volume {event['volume']}" if name == "volume_create" else _named(event))
+        elif kind == "transition_finished" and name == "snapshot_delete":
+            left.discard(_named(event))
+        elif kind == "transition_finished" and name == "volume_delete":
+            left.discard(f"volume {event['volume']}")
+    for volume in sorted(_copies(events)):
+        if held.get(volume):
+            yield Violation(10, f"copy {volume} is on {sorted(held[volume])}")
+    for what in sorted(left):
+        yield Violation(10, f"{what} is left of a rehearsal")
+
+
+def _named(event: Mapping[str, Any]) -> str:
+    return f"snapshot {event['snapshot']}"
+
+
+def _copies(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the volumes that were made from snapshots."""
+    return frozenset(
+        event["volume"]
+        for event in events
+        if event["kind"] == "transition_started"
+        and event.get("name") == "volume_create"
+        and "snapshot" in event
+    )
+
+
 def _holders(
     events: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[str, set[str], Mapping[str, Any]]]:
@@ -422,6 +467,28 @@ def guest_violations(
     for disk in disks:
         yield from twice(disk)
         yield from old_epochs(disk)
+        yield from rehearsed_still(disk)
+
+
+def rehearsals_end(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """10. Once its rehearsals have ended, nothing of them runs on a guest, by the cloud's log."""
+    running: dict[tuple[str, str], int] = {}
+    for event in events:
+        kind = event["kind"]
+        if kind == "rehearsed_started":
+            running[event["application"], event["server"]] = event["seq"]
+        elif kind in ("rehearsed_stopped", "rehearsed_ended"):
+            running.pop((event["application"], event["server"]), None)
+    for (name, server), number in running.items():
+        yield Violation(10, f"{name} is still rehearsed on {server}, since event {number}")
+
+
+def rehearsed_still(disk: Path) -> Iterator[Violation]:
+    """10. Once its rehearsals have ended, no process of them runs on a guest."""
+    left = [process.pid for process in rehearsals.processes(disk / rehearsals.FOLDER)]
+    if left:
+        numbers = ", ".join(map(str, left))
+        yield Violation(10, f"process {numbers} of a rehearsal still runs on {disk.name}")
 
 
 def two_writers(where: str, journals: Sequence[Path]) -> Iterator[Violation]:

@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistral_failover.lab.drill import guest_init
-from mistral_failover.lab.drill.application import Application
+from mistral_failover.lab.drill.application import BROKEN, Application
 from mistral_failover.lab.drill.processes import Process, kill_below, users
+from mistral_failover.lab.emulator.guests import BREAKAGES
 
 _LIMIT = 20.0
 ADDRESSES = "addresses"
@@ -44,6 +45,30 @@ class Volumes:
         found = [path for path in place.iterdir() if path.name.isdigit()]
         return sorted(found, key=lambda path: int(path.name))
 
+    def snapshot(self, volume: str, snapshot: str) -> None:
+        """Keep what is on a volume now; what writes on it goes on."""
+        self._copy(self.content(volume), self._snapshots / snapshot)
+
+    def make_from(self, snapshot: str, volume: str) -> None:
+        """Make a volume with what a snapshot kept, unless it exists."""
+        place = self.folder / volume / "1"
+        if (self._snapshots / snapshot).is_dir() and not place.exists():
+            self._copy(self._snapshots / snapshot, place)
+
+    @property
+    def _snapshots(self) -> Path:
+        return self.folder.with_name("snapshots")
+
+    @staticmethod
+    def _copy(content: Path, to: Path) -> None:
+        """Copy a folder completely or not at all: whoever does it may be killed."""
+        aside = to.with_name(f"{to.name}.copying")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(content, aside)
+        shutil.rmtree(to, ignore_errors=True)
+        aside.rename(to)
+
     def tear(self, volume: str) -> list[Process]:
         """Detach a volume from the processes that use it: what they write is lost from now on.
         Return them."""
@@ -67,6 +92,14 @@ class Guest:
         self._devices = folder / "devices"
         self._pid = folder / guest_init.PID
         self._started: subprocess.Popen[bytes] | None = None
+
+    def break_it(self, how: str) -> None:
+        """Keep its application from being started, in a way of `BREAKAGES`; empty: repair it."""
+        code, said = BREAKAGES.get(how, (0, ""))
+        if code:
+            (self.folder / BROKEN).write_text(f"{code} {said}", encoding="utf-8")
+        else:
+            (self.folder / BROKEN).unlink(missing_ok=True)
 
     def prepare(self) -> None:
         """Create its disk."""

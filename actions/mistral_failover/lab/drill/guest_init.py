@@ -46,7 +46,7 @@ def main(folder: Path, cloud: Process) -> None:
 
 
 def _start(folder: Path) -> int:
-    argv = [sys.executable, "-m", "mistral_failover.agent.daemon.main"]
+    argv = [sys.executable, "-m", "mistral_failover.lab.drill.guest_agent"]
     argv += ["run", "--config", str(folder / CONFIG)]
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own module, no shell

@@ -25,6 +25,7 @@ from mistral_failover.lab.drill.audit import Violation
 from mistral_failover.lab.drill.guest import DrillError, Guest, Volumes
 from mistral_failover.lab.drill.processes import Process
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.guests import BREAKAGES
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.ids import group_id
 
@@ -125,6 +126,9 @@ class Guests:
         if kind == "fault":
             self._strike(event)
             return
+        if kind in ("transition_started", "transition_finished"):
+            self._copy(event)
+            return
         guest = self._guest(event.get("server"))
         if guest is None:
             return
@@ -145,6 +149,14 @@ class Guests:
             return
         self._mark(guest, event)
 
+    def _copy(self, event: Mapping[str, Any]) -> None:
+        """Take a snapshot of a volume, or make a volume from one."""
+        what = (event["kind"], event["name"])
+        if what == ("transition_finished", "snapshot_create") and event["outcome"] == "done":
+            self._volumes.snapshot(event["volume"], event["snapshot"])
+        elif what == ("transition_started", "volume_create") and "snapshot" in event:
+            self._volumes.make_from(event["snapshot"], event["volume"])
+
     def _strike(self, event: Mapping[str, Any]) -> None:
         for guest in self._struck(event):
             if event["seq"] <= self._done(guest):
@@ -158,6 +170,10 @@ class Guests:
                     guest.thaw()
                 case "app":
                     guest.end_application()
+                case "repaired":
+                    guest.break_it("")
+                case how if how in BREAKAGES:
+                    guest.break_it(how)
             self._mark(guest, event)
 
     def _struck(self, event: Mapping[str, Any]) -> Iterator[Guest]:

@@ -70,6 +70,7 @@ class Outcome:
     ratio: float | None
     tasks: int | None
     recovered: int
+    rehearsals: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,18 +95,11 @@ class DrillRun:
         self._execution: str | None = None
         self._broken: list[str] = []
         self._failed_over: dict[str, Any] = {}
+        self._rehearsals: list[str] = []
 
     def run(self) -> Outcome:
         """Run every remaining step."""
-        scene = self._scene
-        self._tell(None, "drill", f"setting the scene: {self.scenery}")
-        scene.add_group(GROUP, self._volumes, self._story.adapt, self.example)
-        self._recover()
-        status = scene.action("failover.status", group=GROUP)
-        if status["last_complete_goal"] is None:
-            self._tell(None, "drill", "bringing the group up: the first activation")
-            self._watch(scene.start("failover.activate_first", group=GROUP))
-            status = scene.action("failover.status", group=GROUP)
+        scene, status = self._scene, self._brought_up()
         if not self._alarms(status):
             self._break(next(iter(status["roles"].values())))
         if self._story.vouched:
@@ -115,6 +109,19 @@ class DrillRun:
         self._failed_over = scene.action("failover.status", group=GROUP)
         self._afterwards()
         return self._outcome()
+
+    def _brought_up(self) -> dict[str, Any]:
+        """Set the scene, bring the group up, and return its status."""
+        scene = self._scene
+        self._tell(None, "drill", f"setting the scene: {self.scenery}")
+        scene.add_group(GROUP, self._volumes, self._story.adapt, self.example)
+        self._recover()
+        status = scene.action("failover.status", group=GROUP)
+        if status["last_complete_goal"] is None:
+            self._tell(None, "drill", "bringing the group up: the first activation")
+            self._watch(scene.start("failover.activate_first", group=GROUP))
+            status = scene.action("failover.status", group=GROUP)
+        return dict(status)
 
     def _afterwards(self) -> None:
         """Do what follows the failover: nothing."""
@@ -256,6 +263,7 @@ class DrillRun:
             ratio=share.ratio if share and path else None,
             tasks=self._scene.task_count(self._execution) if self._execution else None,
             recovered=self._recovered,
+            rehearsals=self._rehearsals,
             violations=violations,
         )
 
@@ -342,6 +350,42 @@ class SingleRun(DrillRun):
     def _times(self, status: dict[str, Any]) -> tuple[CriticalPathTime | None, float | None]:
         share, to_active = super()._times(status)
         return (CriticalPathTime(share.total, 0.0) if share else None), to_active
+
+
+class RehearsalRun(DrillRun):
+    """One drill of a rehearsal: it passes; then the standby lacks a package, which nothing else
+    notices, and the next rehearsal finds it. The group serves all the time."""
+
+    def run(self) -> Outcome:
+        """Run every remaining step."""
+        scene, status = self._scene, self._brought_up()
+        serving = status["traversal"]["id"]
+        (lost,) = set(status["roles"].values())
+        standby = next(row["name"] for row in status["members"] if row["name"] != lost)
+        self._rehearse("PASSED")
+        self._tell(None, "fault", f"a package is missing on {standby}; the group still serves")
+        scene.cloud.fault("server", scene.server(GROUP, standby), "lacks_package")
+        self._rehearse("FAILED")
+        self._failed_over = scene.action("failover.status", group=GROUP)
+        if self._failed_over["traversal"]["id"] != serving:
+            self._broken.append("a rehearsal gave the group another goal")
+        return self._outcome()
+
+    def _rehearse(self, expected: str) -> None:
+        self._tell(None, "operator", "runs failover rehearse")
+        self._watch(self._scene.start("failover.rehearse", group=GROUP))
+        found = self._scene.action("failover.rehearsals", group=GROUP)[0]
+        if found["status"] != expected:
+            self._broken.append(
+                f"a rehearsal ended {found['status']}, but {expected} was expected: "
+                f"{found['reason']}"
+            )
+        seconds = found["report"]["measured"]
+        came_to = f"to the service {seconds:.2f} s" if seconds is not None else found["reason"]
+        self._rehearsals.append(f"{found['status']}: {came_to}")
+
+    def _wrong_rung(self) -> list[str]:
+        return []
 
 
 class ActiveActiveRun(DrillRun):

@@ -22,11 +22,12 @@ from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import effects
 from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job
-from mistral_failover.agent.daemon.journal import Journal, JournalEntry
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity
 from mistral_failover.agent.daemon.journal_file import refuse_changes
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
 from mistral_failover.agent.daemon.readiness import Readiness
+from mistral_failover.agent.daemon.rehearsals import Rehearsals
 from mistral_failover.agent.daemon.runner import STOPPED, ProgramExit
 from mistral_failover.agent.daemon.settings import Account, AgentConfig, CommandSpec, Identity
 from mistral_failover.agent.daemon.worker import Program, Steps, Worker, tidy_up
@@ -56,6 +57,50 @@ class _Message:
 
     def ack(self) -> None:
         """Nothing: a request that is not answered is repeated by its sender."""
+
+
+class _GuestIsolation:
+    """The isolation of a rehearsal in a guest: what runs there is noted apart."""
+
+    def __init__(self, emulation: Emulation, guest: Guest) -> None:
+        self._emulation, self._guest = emulation, guest
+        self.lives = True
+
+    def kill(self) -> None:
+        """See Isolation."""
+        self.lives = False
+        guests.end_rehearsal(self._emulation, self._guest)
+
+    def remains(self) -> str:
+        """See Isolation."""
+        return ""
+
+
+class _GuestIsolating:
+    """The way to isolate in a guest, of which a test says whether there is one."""
+
+    def __init__(self, emulation: Emulation, guest: Guest) -> None:
+        self._emulation, self._guest = emulation, guest
+
+    def why_not(self) -> str | None:
+        """See Isolating."""
+        broken = self._guest.broken == "not_isolated"
+        return "the agent does not run as root" if broken else None
+
+    def why_unlimited(self) -> str | None:
+        """See Isolating."""
+        return None
+
+    def make(self, name: str, began: object) -> _GuestIsolation:
+        """See Isolating."""
+        del began
+        self._emulation.audit.record(
+            "rehearsal_isolated", server=self._guest.server_id, rehearsal=name
+        )
+        return _GuestIsolation(self._emulation, self._guest)
+
+    def end_leftovers(self, process: ProcessIdentity) -> None:
+        """See Isolating."""
 
 
 @dataclass
@@ -113,9 +158,13 @@ class GuestAgent:
             if row.state == "started" and row.reply_to:
                 emulation.audit.record("command_died", server=guest.server_id, id=row.id)
         left = tidy_up(self._journal)
+        guests.end_rehearsal(emulation, guest)
+        rehearsals = Rehearsals(self._journal, _GuestIsolating(emulation, guest))
         self._outbox = Outbox()
         reports = AgentReports(self._identity, self._outbox)
-        self._desk = CommandDispatcher(config, self._journal, reports, self._readiness.why_not)
+        self._desk = CommandDispatcher(
+            config, self._journal, reports, self._readiness.why_not, rehearsals
+        )
         self._worker = Worker(config, self._journal, self._desk, self._is_current)
         self._cleanup = DeposedCleanup(config, self._journal, self._desk)
         self._ready: deque[tuple[Steps[None], ProgramExit | None]] = deque()
@@ -127,12 +176,14 @@ class GuestAgent:
     @property
     def idle(self) -> bool:
         """Whether it neither does nor waits for anything."""
-        return not self._running and self._desk.deposing == "no"
+        busy = self._running or self._desk.rehearsals.current is not None
+        return not busy and self._desk.deposing == "no"
 
     def end(self) -> None:
         """End it at once, with its programs."""
         for program in list(self._running):
             self._take_off(program, "no_answer").close()
+        self._desk.rehearsals.end(None, "the agent was stopped")
         if self._again is not None:
             self._again.cancel()
         self._journal.close()
@@ -150,12 +201,14 @@ class GuestAgent:
         document = {
             "id": wanted["id"],
             "epoch": wanted["epoch"],
-            "name": wanted["name"],
+            "name": wire.name_sent(wanted["name"], wanted["rehearsal"]),
             "arguments": wanted["args"],
             "limit": max(_LEAST, wanted["limit"]),
             "longest": max(_LEAST, wanted["longest"]),
             "reply_to": reply_to,
         }
+        if wanted["rehearsal"] is not None and self._guest.broken != "old_agent":
+            document["rehearsal"] = wanted["rehearsal"]
         self._desk.take_command(self._sealed("command", document))
         self.go_on()
 
@@ -188,7 +241,10 @@ class GuestAgent:
             self._commands.setdefault(
                 name,
                 CommandSpec(
-                    name, argv, _ACCOUNT, repeatable=True, arguments=dict.fromkeys(arguments, _ANY)
+                    *(name, argv, _ACCOUNT),
+                    repeatable=True,
+                    arguments=dict.fromkeys(arguments, _ANY),
+                    rehearse=argv if application.rehearse else None,
                 ),
             )
         if not self._cleaning:
@@ -250,6 +306,7 @@ class GuestAgent:
                 command=name,
                 id=program.command_id,
                 epoch=self._desk.epoch,
+                **({} if program.isolation is None else {"rehearsal": True}),
             )
         seconds = emulation.latency.of(f"command_{program.argv[0]}")
         if own and not self._stopped_by(program):
@@ -277,7 +334,8 @@ class GuestAgent:
             for name in stopped:
                 guests.run_program(emulation, self._guest, verb, name, [])
         else:
-            code, out, err = guests.run_program(emulation, self._guest, verb, application, words)
+            run = guests.run_program if program.isolation is None else guests.rehearse_program
+            code, out, err = run(emulation, self._guest, verb, application, words)
         if not own:
             server = self._guest.server_id
             emulation.audit.record(
@@ -326,6 +384,8 @@ class GuestAgent:
             key, message = first
             self._outbox.sent(key, message)
             document = load_json(message.sealed[0], "message")
+            if self._guest.broken == "old_agent":
+                document.pop("rehearsals", None)
             if message.exchange == wire.HEARTBEATS:
                 self._guest.heartbeat = document
             elif message.final and message.routing_key in self._emulation.replies:
@@ -464,6 +524,7 @@ def _parse(body: dict[str, Any]) -> dict[str, Any]:
             "timeout": timeout,
             "limit": float(body.get("limit", timeout)),
             "longest": float(body.get("longest", timeout)),
+            "rehearsal": None if (rehearsal := body.get("rehearsal")) is None else str(rehearsal),
         }
     except (KeyError, TypeError, ValueError):
         raise plain_error(

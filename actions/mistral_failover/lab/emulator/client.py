@@ -103,6 +103,8 @@ class EmulatorClient:
         needs_volume: bool = False,
         told_only: bool = False,
         at_boot: bool = False,
+        checks: Sequence[str] = (),
+        rehearse: bool = True,
         stack: str | None = None,
         unless_partly_known: bool = False,
     ) -> list[str]:
@@ -117,6 +119,8 @@ class EmulatorClient:
             "needs_volume": needs_volume,
             "told_only": told_only,
             "at_boot": at_boot,
+            "checks": list(checks),
+            "rehearse": rehearse,
             "stack": stack,
             "unless_partly_known": unless_partly_known,
         }
@@ -141,7 +145,9 @@ class EmulatorClient:
 
     def fault(self, target: str, name: str, fault: str) -> None:
         """server: booting, crash, hang, thaw, app, disk_full, disk_read_only, disk_writable,
-        revive; host: compute_down, power_off, revive."""
+        revive, and what breaks a standby: lacks_package, misconfigured, data_full,
+        lacks_mount_point, denied, old_agent, not_isolated; repaired; host: compute_down,
+        power_off, revive."""
         body = {"target": target, "id": name, "fault": fault}
         self._call("POST", "/emulator/faults", body)
 
@@ -214,15 +220,17 @@ class EmulatorClient:
         epoch: int = 1,
         arguments: dict[str, Any] | None = None,
         limit: float = 30,
+        rehearsal: str | None = None,
     ) -> dict[str, Any]:
         """Runs a named command in a guest; raises EmulatorError NO_ANSWER, RUNNING, OLD_EPOCH,
-        REFUSED."""
+        REFUSED. ``rehearsal``: the id of the rehearsal that it belongs to."""
         body = {
             "id": command_id,
             "name": name,
             "epoch": epoch,
             "args": arguments or {},
             "timeout": limit,
+            "rehearsal": rehearsal,
         }
         path = f"/emulator/guests/{server_id}/commands"
         headers = {"X-Auth-Token": self.token()}

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import guests, server_tasks, servers
+from mistral_failover.lab.emulator import guests, quotas, server_tasks, servers
 from mistral_failover.lab.emulator.state import (
     Host,
     Network,
@@ -240,6 +240,8 @@ def _create(call: Call) -> Any:
     zone = str(asked.get("availability_zone") or "")
     if ":" in zone and not call.admin:
         raise refused(403, denied("os_compute_api:servers:create:forced_host"))
+    if why := quotas.no_server(call.emulation.state, call.project_id):
+        raise refused(403, why)
     server = servers.create(
         call.emulation,
         project_id=call.project_id,
@@ -490,16 +492,15 @@ def _zones(call: Call) -> Any:
 
 def _limits(call: Call) -> Any:
     """GET /limits of the project, in which every flavor has one core and 512 MiB."""
-    quota = call.emulation.state.config["quota"]
-    every = call.emulation.state.servers.values()
-    used = sum(server.project_id == call.project_id for server in every)
+    quota = quotas.limits(call.emulation.state, call.project_id, quotas.COMPUTE)
+    used = quotas.used(call.emulation.state, call.project_id)
     absolute = {
         "maxTotalInstances": quota["instances"],
         "maxTotalCores": quota["cores"],
         "maxTotalRAMSize": quota["ram"],
-        "totalInstancesUsed": used,
-        "totalCoresUsed": used,
-        "totalRAMUsed": 512 * used,
+        "totalInstancesUsed": used["instances"],
+        "totalCoresUsed": used["cores"],
+        "totalRAMUsed": used["ram"],
     }
     return {"limits": {"rate": [], "absolute": absolute}}
 

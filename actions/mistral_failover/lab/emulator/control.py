@@ -161,6 +161,8 @@ def _add_application(call: Call) -> Any:
         needs_volume=bool(call.body.get("needs_volume")),
         told_only=bool(call.body.get("told_only")),
         at_boot=bool(call.body.get("at_boot")),
+        checks=list(call.body.get("checks", [])),
+        rehearse=bool(call.body.get("rehearse", True)),
         stack_id=_stack_id(call, stack) if stack else None,
     )
     known = _commands_of(call, application)
@@ -203,6 +205,7 @@ def _guests(call: Call) -> Any:
                 "condition": guest.condition,
                 "notice": guest.notice,
                 "applications": sorted(guest.applications),
+                "rehearsed": sorted(guest.rehearsed),
                 "volumes": guest.volumes,
                 "addresses": sorted({a for each in guest.interfaces.values() for a in each}),
                 "known_to_nova": guest.server_id in state.servers,

@@ -6,6 +6,9 @@ guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
 answers nothing, its applications still write; thaw: it answers again, and they still run. server
 app: the applications died, the guest still runs. server disk_full, disk_read_only: nothing can be
 written to the guest's own disk, on which its agent has its journal; disk_writable: it can again.
+server lacks_package, misconfigured, data_full, lacks_mount_point, denied: the guest serves on, and
+can start no application, which only shows when it has to; old_agent: its agent does not know
+rehearsals; not_isolated: it cannot isolate one; repaired: nothing of these.
 host compute_down: nova-compute is dead, the
 guests still run. host power_off: both are dead. revive: a server's guest boots again, without
 applications; a host's compute service returns, handles the messages that waited for it, removes
@@ -74,6 +77,14 @@ def _on_disk(disk: str) -> Callable[[Emulation, Guest], None]:
     return strike
 
 
+def _broken(how: str) -> Callable[[Emulation, Guest], None]:
+    def strike(emulation: Emulation, guest: Guest) -> None:
+        guest.broken = how
+        emulation.changed()
+
+    return strike
+
+
 def _application(emulation: Emulation, guest: Guest) -> None:
     guests.end_applications(emulation, guest, "application fault")
 
@@ -130,6 +141,8 @@ SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
     "disk_read_only": _on_disk("read-only"),
     "disk_writable": _on_disk("writable"),
     "revive": _revive_server,
+    **{how: _broken(how) for how in guests.BREAKAGES},
+    "repaired": _broken(""),
 }
 HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
     "compute_down": _compute_down,
@@ -137,7 +150,8 @@ HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
     "revive": _revive_host,
 }
 
-_RETURNS = ("revive", "thaw", "disk_writable")
+_RETURNS = ("revive", "thaw", "disk_writable", "repaired", *guests.BREAKAGES)
+"""Those that harm nothing that runs."""
 
 
 def strike_server(emulation: Emulation, server_id: str, fault: str) -> None:

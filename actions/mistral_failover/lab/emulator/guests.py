@@ -6,7 +6,7 @@ but not the server.
 
 Nothing here prevents harm: violations of invariants are written to the audit as a `violation`
 (`two_writers`, `application_on_two_servers`, `address_on_two_servers`, `detached_while_writing`,
-`write_to_lost_volume`, `attached_twice`).
+`write_to_lost_volume`, `attached_twice`, `rehearsal_on_real_volume`).
 """
 
 import dataclasses
@@ -19,6 +19,16 @@ from mistral_failover.lab.emulator.state import Application, Guest, Server, new_
 
 MOUNT_FAILED = 32
 NOT_RUNNING = 3
+BREAKAGES: dict[str, tuple[int, str]] = {
+    "lacks_package": (3, "refused: there is no PostgreSQL 15 on this machine; set PG_BIN"),
+    "misconfigured": (4, 'failed: FATAL: unrecognized configuration parameter "shared_bufers"'),
+    "data_full": (4, "failed: could not write lock file: No space left on device"),
+    "lacks_mount_point": (MOUNT_FAILED, "mount: /srv/data: mount point does not exist."),
+    "denied": (4, "failed: could not open file: Permission denied"),
+    "old_agent": (0, ""),
+    "not_isolated": (0, ""),
+}
+"""How a standby may be broken: exit code and stderr of a start; 0: it starts."""
 
 
 def answers(emulation: Emulation, guest: Guest) -> bool:
@@ -65,6 +75,8 @@ def boot(emulation: Emulation, server: Server) -> None:
     """Starts a server's guest, and in it what starts by itself."""
     end_agent(emulation, server.id)
     guest = emulation.state.guests.get(server.id)
+    if guest is not None:
+        end_rehearsal(emulation, guest)
     if guest is None:
         guest = Guest(server.id, server.project_id, server.host)
         emulation.state.guests[server.id] = guest
@@ -84,6 +96,14 @@ def end_agent(emulation: Emulation, server_id: str) -> None:
     agent = emulation.agents.pop(server_id, None)
     if agent is not None:
         agent.end()
+
+
+def end_rehearsal(emulation: Emulation, guest: Guest) -> None:
+    """Ends everything that runs in the isolation of a rehearsal."""
+    for name in list(guest.rehearsed):
+        del guest.rehearsed[name]
+        emulation.audit.record("rehearsed_ended", application=name, server=guest.server_id)
+    emulation.changed()
 
 
 def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
@@ -110,6 +130,7 @@ def lose_power(emulation: Emulation, guest: Guest, cause: str) -> None:
         emulation.fire("agent.silent", server_id=guest.server_id)
         end_agent(emulation, guest.server_id)
     end_applications(emulation, guest, cause)
+    end_rehearsal(emulation, guest)
     guest.powered = False
 
 
@@ -146,6 +167,7 @@ def leave_behind(emulation: Emulation, server: Server, target: str) -> None:
         volumes=dict(guest.volumes),
         interfaces={},
         applications={},
+        rehearsed={},
     )
 
 
@@ -181,7 +203,9 @@ def unplug(emulation: Emulation, server_id: str, volume_id: str) -> None:
     guest = emulation.state.guests.get(server_id)
     if guest is None or volume_id not in guest.volumes:
         return
-    if server_id in writers(emulation, volume_id):
+    if server_id in writers(emulation, volume_id) or (
+        runs(emulation, guest) and guest.rehearses_on(volume_id)
+    ):
         emulation.audit.record(
             "violation", rule="detached_while_writing", volume=volume_id, server=server_id
         )
@@ -216,6 +240,8 @@ def allow_list(emulation: Emulation, guest: Guest) -> Iterator[tuple[str, str, A
         for verb in ("start", "stop", "status"):
             if name := getattr(application, verb):
                 yield verb, name, application
+        for name in application.checks:
+            yield "check", name, application
 
 
 def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
@@ -238,12 +264,9 @@ def run_program(
 
 def _start(emulation: Emulation, guest: Guest, name: str, words: list[str]) -> tuple[int, str, str]:
     application = emulation.state.applications[name]
-    asked = [word for word in words if word.startswith("/dev/")]
-    if application.needs_volume:
-        missing = [device for device in asked if device not in guest.volumes.values()]
-        if missing or not guest.volumes:
-            what = ", ".join(missing) or "the data volume"
-            return MOUNT_FAILED, "", f"mount: {what}: special device does not exist."
+    asked = _devices_of(words)
+    if failed := _why_no_start(guest, application, asked):
+        return failed
     if name in guest.applications:
         return 0, f"{name} is already running", ""
     elsewhere = [
@@ -269,6 +292,24 @@ def _start(emulation: Emulation, guest: Guest, name: str, words: list[str]) -> t
     return 0, f"{name} started", ""
 
 
+def _devices_of(words: list[str]) -> list[str]:
+    return [word for word in words if word.startswith("/dev/")]
+
+
+def _why_no_start(
+    guest: Guest, application: Application, asked: list[str]
+) -> tuple[int, str, str] | None:
+    code, said = BREAKAGES.get(guest.broken, (0, ""))
+    if code:
+        return code, "", said
+    if application.needs_volume:
+        missing = [device for device in asked if device not in guest.volumes.values()]
+        if missing or not guest.volumes:
+            what = ", ".join(missing) or "the data volume"
+            return MOUNT_FAILED, "", f"mount: {what}: special device does not exist."
+    return None
+
+
 def _group(emulation: Emulation, guest: Guest) -> str | None:
     """The outermost stack of a guest; two stacks of one project are two installations."""
     stacks = _stacks_of(emulation, guest.server_id)
@@ -287,8 +328,61 @@ def _status(
     emulation: Emulation, guest: Guest, name: str, words: list[str]
 ) -> tuple[int, str, str]:
     del emulation, words
-    running = name in guest.applications
+    return _look(name, running=name in guest.applications)
+
+
+def _check(emulation: Emulation, guest: Guest, name: str, words: list[str]) -> tuple[int, str, str]:
+    del emulation, words
+    return _query(name, running=name in guest.applications)
+
+
+def _look(name: str, *, running: bool) -> tuple[int, str, str]:
     return (0, f"{name} is running", "") if running else (NOT_RUNNING, f"{name} is stopped", "")
 
 
-_VERBS = {"start": _start, "stop": _stop, "status": _status}
+def _query(name: str, *, running: bool) -> tuple[int, str, str]:
+    return (0, "max(id) = 4711\n", "") if running else (1, "", f"{name} takes no connections")
+
+
+_VERBS = {"start": _start, "stop": _stop, "status": _status, "check": _check}
+
+
+def rehearse_program(
+    emulation: Emulation, guest: Guest, verb: str, application: str, words: list[str]
+) -> tuple[int, str, str]:
+    """Carries out what a command does in the isolation of a rehearsal. Nothing of it is seen
+    outside, and of what runs outside nothing is seen there; only the disks are the same."""
+    running = application in guest.rehearsed
+    if verb == "start":
+        return (
+            (0, f"{application} is already running", "")
+            if running
+            else _rehearse(emulation, guest, application, words)
+        )
+    if verb == "stop":
+        if running:
+            del guest.rehearsed[application]
+            emulation.audit.record(
+                "rehearsed_stopped", application=application, server=guest.server_id
+            )
+        return 0, f"{application} {'stopped' if running else 'is not running'}", ""
+    return (_look if verb == "status" else _query)(application, running=running)
+
+
+def _rehearse(
+    emulation: Emulation, guest: Guest, name: str, words: list[str]
+) -> tuple[int, str, str]:
+    asked = _devices_of(words)
+    if failed := _why_no_start(guest, emulation.state.applications[name], asked):
+        return failed
+    volumes = [v for v, device in guest.volumes.items() if not asked or device in asked]
+    guest.rehearsed[name] = volumes
+    emulation.audit.record(
+        "rehearsed_started", application=name, server=guest.server_id, volumes=volumes
+    )
+    for volume in volumes:
+        if servers := writers(emulation, volume):
+            emulation.audit.record(
+                "violation", rule="rehearsal_on_real_volume", volume=volume, servers=servers
+            )
+    return 0, f"{name} started", ""

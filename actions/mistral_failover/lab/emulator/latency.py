@@ -13,6 +13,8 @@ MEASURED: dict[str, float] = {
     "boot": 2.0,
     "volume_create": 0.5,
     "volume_delete": 0.3,
+    "snapshot_create": 0.6,
+    "snapshot_delete": 0.4,
     "attach": 0.5,
     "detach": 0.35,
     "stop": 1.0,
@@ -30,6 +32,7 @@ MEASURED: dict[str, float] = {
     "command_start": 0.5,
     "command_stop": 0.4,
     "command_status": 0.05,
+    "command_check": 0.05,
 }
 PROFILES = ("zero", "measured", "parallel")
 

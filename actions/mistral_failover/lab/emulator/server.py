@@ -33,6 +33,8 @@ from mistral_failover.lab.emulator import (
     naming,
     network,
     orchestration,
+    quota_sets,
+    snapshots,
     volume,
 )
 from mistral_failover.lab.emulator.client import EmulatorClient
@@ -71,6 +73,8 @@ def application(emulation: Emulation) -> Starlette:
                 *SERVICES.values(),
                 compute_devices,
                 instance_actions,
+                quota_sets,
+                snapshots,
             )
             for route in module.routes()
         ],

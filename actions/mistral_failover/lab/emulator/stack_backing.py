@@ -13,7 +13,15 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from mistral_failover.lab.emulator import attachments, balancing, ports, servers, topology, volume
+from mistral_failover.lab.emulator import (
+    attachments,
+    balancing,
+    ports,
+    quotas,
+    servers,
+    topology,
+    volume,
+)
 from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.hot_functions import text
 from mistral_failover.lab.emulator.state import (
@@ -67,7 +75,9 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
         "metadata": dict(asked.get("metadata") or {}),
         "user_id": stack.user_id,
     }
-    if resource.type == SERVER and (refusal := _refused(emulation, asked)):
+    if refusal := _refused_quota(emulation, stack, resource) or (
+        resource.type == SERVER and _refused(emulation, asked)
+    ):
         resource.physical_id, resource.refused = "", refusal
         emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
         return True
@@ -115,6 +125,18 @@ def _boot_disk(asked: dict[str, Any]) -> dict[str, Any] | None:
             delete = strutils.bool_from_string(disk.get("delete_on_termination"))
             return {"id": str(disk["volume_id"]), "delete_on_termination": delete}
     return None
+
+
+def _refused_quota(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
+    """Why a quota of the project allows no further server or volume; empty if it does."""
+    state, project = emulation.state, stack.project_id
+    if resource.type == SERVER and (why := quotas.no_server(state, project)):
+        return f"Forbidden: {why} (HTTP 403)"
+    if resource.type == VOLUME:
+        size = int(resource.properties["size"])
+        if why := quotas.no_volume(state, project, size):
+            return f"OverLimit: {why} (HTTP 413)"
+    return ""
 
 
 def _refused(emulation: Emulation, asked: dict[str, Any]) -> str:
@@ -378,7 +400,7 @@ def _detach(emulation: Emulation, attachment: Attachment) -> None:
 def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     """One of ready, failed, gone, busy, and the reason."""
     real: Any
-    if resource.type == SERVER and resource.refused and not resource.physical_id:
+    if resource.type in (SERVER, VOLUME) and resource.refused and not resource.physical_id:
         return "failed", resource.refused
     if resource.type == VOLUME_ATTACHMENT:
         return _state_of_attachment(emulation, resource)

@@ -195,6 +195,7 @@ CONFIG: dict[str, Any] = {
     "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
+    "quotas": {},  # by project, what `openstack quota set` has set for it
     "gone": [],  # flavors, by name, and images that were deleted
     # Keystone's catalog. Endpoints by service type, with {url} and {project}; None: none.
     "endpoints": {},
@@ -226,6 +227,21 @@ class Volume:
     name_id: str | None = None  # in the name of its image, once it was migrated in use
     zone: str = DEFAULT_ZONE
     encrypted: bool = False
+    snapshot_id: str | None = None  # the one that it was made from
+
+
+@dataclass
+class Snapshot:
+    """A snapshot of a Cinder volume."""
+
+    id: str
+    project_id: str
+    volume_id: str
+    name: str
+    size: int
+    created: float
+    status: str = "creating"
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -401,6 +417,9 @@ class Guest:
 
     What the broker keeps: `notice` is the latest epoch that its agent is told, `heartbeat` what the
     agent said last. `first_epoch`: the one in the agent's file.
+
+    `rehearsed` maps each application that runs in the isolation of a rehearsal to the volumes that
+    it writes to there. `broken`: why it cannot start one, of `guests.BREAKAGES`.
     """
 
     server_id: str
@@ -418,6 +437,12 @@ class Guest:
     notice: int = 0
     first_epoch: int = 0
     heartbeat: dict[str, Any] | None = None
+    rehearsed: dict[str, list[str]] = field(default_factory=dict)
+    broken: str = ""
+
+    def rehearses_on(self, volume_id: str) -> bool:
+        """Whether an application writes to a volume in a rehearsal."""
+        return any(volume_id in volumes for volumes in self.rehearsed.values())
 
     def writes_on(self, volume_id: str) -> bool:
         """Whether one of its applications would write to a volume, if it runs."""
@@ -438,7 +463,8 @@ class Application:
     """An application that guests can run: the named commands that start, stop and check it.
 
     It writes to every volume of its guest; with `told_only` to those that its start names. With
-    `at_boot` its guest starts it again by itself, if it ran there before.
+    `at_boot` its guest starts it again by itself, if it ran there before. `checks`: commands that
+    look at its data. `rehearse`: whether its commands may be rehearsed.
     """
 
     name: str
@@ -448,6 +474,8 @@ class Application:
     needs_volume: bool = False
     told_only: bool = False
     at_boot: bool = False
+    checks: list[str] = field(default_factory=list)
+    rehearse: bool = True
     stack_id: str | None = None
 
 
@@ -541,6 +569,7 @@ class CloudState:
     hosts: dict[str, Host] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
     server_actions: dict[str, ServerAction] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)

@@ -11,10 +11,10 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import attachments
+from mistral_failover.lab.emulator import attachments, quotas
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.servers import zone_shown
-from mistral_failover.lab.emulator.state import Attachment, Volume, new_id
+from mistral_failover.lab.emulator.state import Attachment, Snapshot, Volume, new_id
 from mistral_failover.lab.emulator.web import (
     ApiError,
     Call,
@@ -93,7 +93,7 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         "availability_zone": volume.zone,
         "volume_type": _type_shown(volume),
         "user_id": volume.user_id,
-        "snapshot_id": None,
+        "snapshot_id": volume.snapshot_id,
         "source_volid": None,
         "consistencygroup_id": None,
         "replication_status": None,
@@ -155,13 +155,23 @@ def _show(call: Call) -> Any:
 
 def _create(call: Call) -> Any:
     asked = call.body.get("volume")
-    size = asked.get("size") if isinstance(asked, dict) else None
+    asked = asked if isinstance(asked, dict) else {}
+    snapshot = _origin(call, asked.get("snapshot_id"))
+    size = asked.get("size") or (snapshot.size if snapshot else None)
     if not isinstance(size, int | str) or not str(size).isdigit() or int(size) < 1:
         raise refused(
             400,
             f"Invalid input for field/attribute size. Value: {size}. "
             f"{size!r} is not a positive integer",
         )
+    if snapshot is not None and int(size) < snapshot.size:
+        raise refused(
+            400,
+            f"Invalid input received: Volume size '{size}'GB cannot be smaller than the snapshot "
+            f"size {snapshot.size}GB. They must be >= original snapshot size.",
+        )
+    if why := quotas.no_volume(call.emulation.state, call.project_id, int(size)):
+        raise refused(413, why)
     volume = create(
         call.emulation,
         project_id=call.project_id,
@@ -174,8 +184,24 @@ def _create(call: Call) -> Any:
         zone=zone_shown(call.emulation, str(asked.get("availability_zone") or "")),
         encrypted=asked.get("volume_type") == ENCRYPTED,
         user_id=call.user_id,
+        snapshot_id=snapshot.id if snapshot else None,
     )
     return 202, {"volume": view(call, volume)}
+
+
+def _origin(call: Call, snapshot_id: Any) -> Snapshot | None:
+    """The snapshot that a volume is to be made from."""
+    if snapshot_id is None:
+        return None
+    snapshot = call.emulation.state.snapshots.get(str(snapshot_id))
+    if snapshot is None or not call.sees(snapshot.project_id):
+        raise refused(404, f"Snapshot {snapshot_id} could not be found.")
+    if snapshot.status != "available":
+        raise refused(
+            400,
+            "Invalid snapshot: Originating snapshot status must be one of 'available' values",
+        )
+    return snapshot
 
 
 def shared(asked: dict[str, Any]) -> bool:
@@ -194,7 +220,8 @@ def create(
     now = time.time()
     volume = Volume(new_id(), project_id, name, size, created=now, updated=now, **details)
     emulation.state.volumes[volume.id] = volume
-    operation = emulation.begin("volume_create", volume=volume.id)
+    origin = {"snapshot": volume.snapshot_id} if volume.snapshot_id else {}
+    operation = emulation.begin("volume_create", volume=volume.id, **origin)
     emulation.later("volume_create", "volume.created", volume_id=volume.id, operation=operation)
     return volume
 
@@ -214,6 +241,8 @@ def _created(emulation: Emulation, volume_id: str, operation: str) -> None:
 def _delete(call: Call) -> Any:
     volume = find(call)
     deletable = volume.status in ("available", "error")
+    snapshots = call.emulation.state.snapshots.values()
+    deletable = deletable and all(each.volume_id != volume.id for each in snapshots)
     if not deletable or call.emulation.state.attachments_of(volume_id=volume.id):
         raise refused(
             400,
@@ -245,6 +274,26 @@ def _tell_owner(emulation: Emulation, volume: Volume) -> None:
     if volume.owner is not None:
         stack_id, name = volume.owner
         emulation.fire("stack.part_settled", stack_id=stack_id, name=name)
+
+
+def _limits(call: Call) -> Any:
+    """What the project's quota allows, and what is used of it. -1: any number."""
+    state = call.emulation.state
+    quota = quotas.limits(state, call.project_id, quotas.BLOCK_STORAGE)
+    used = quotas.used(state, call.project_id)
+    absolute = {
+        "maxTotalVolumes": quota["volumes"],
+        "maxTotalSnapshots": quota["snapshots"],
+        "maxTotalVolumeGigabytes": quota["gigabytes"],
+        "maxTotalBackups": -1,
+        "maxTotalBackupGigabytes": -1,
+        "totalVolumesUsed": used["volumes"],
+        "totalSnapshotsUsed": used["snapshots"],
+        "totalGigabytesUsed": used["gigabytes"],
+        "totalBackupsUsed": 0,
+        "totalBackupGigabytesUsed": 0,
+    }
+    return {"limits": {"rate": [], "absolute": absolute}}
 
 
 def _version(call: Call) -> dict[str, Any]:
@@ -382,6 +431,9 @@ def _extend(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
             f"Invalid volume: Volume {volume.id} status must be '{{'status': 'available'}}' to "
             f"extend, currently {volume.status}.",
         )
+    state = call.emulation.state
+    if why := quotas.no_volume(state, volume.project_id, size - volume.size, kind=""):
+        raise refused(413, why)
     volume.size = size
     call.emulation.changed()
 
@@ -560,6 +612,7 @@ def routes() -> list[Route]:
 def _volume_routes(base: str) -> list[Route]:
     volume = f"{base}/volumes/{{volume_id}}"
     table = (
+        (f"{base}/limits", _limits, "volume_limits", "GET"),
         (f"{base}/volumes", _list, "volume_list", "GET"),
         (f"{base}/volumes/detail", _list_detail, "volume_list", "GET"),
         (f"{base}/volumes", _create, "volume_create", "POST"),

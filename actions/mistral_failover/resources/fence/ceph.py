@@ -21,6 +21,7 @@ once does not recover. So there is a gap of about a second: see `Cluster.renew`.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import time
@@ -78,15 +79,31 @@ class Cluster:
     def image_of(self, volume_id: str, name_id: str) -> Image:
         """Return the image of a volume with its clients. ``name_id``: the id in the image's name.
         Raises NoImage if it is in none of the pools, Unproven if it is in several."""
+        return self._only(f"volume-{name_id}", f"volume {volume_id}")
+
+    def made_by_nova(self, disk: str) -> list[Image]:
+        """Return the images that Nova has made for a server, with their clients: its system's
+        ``disk``, and what belongs to it. Raises as `image_of`, by its system's disk."""
+        images = [self._only(disk, f"disk {disk}")]
+        beside = itertools.chain([".swap"], (f".eph{number}" for number in itertools.count()))
+        for suffix in beside:
+            try:
+                images.append(self._only(f"{disk}{suffix}", f"disk {disk}{suffix}"))
+            except NoImage:
+                if suffix != ".swap":
+                    break
+        return images
+
+    def _only(self, name: str, what: str) -> Image:
         found = [
             image
             for pool in self._ceph.pools
-            if (image := self._image(f"{pool}/volume-{name_id}")) is not None
+            if (image := self._image(f"{pool}/{name}")) is not None
         ]
         if not found:
-            raise NoImage(f"volume {volume_id} is in none of the operator's pools")
+            raise NoImage(f"{what} is in none of the operator's pools")
         if len(found) > 1:
-            raise Unproven(f"volume {volume_id} is in several pools")
+            raise Unproven(f"{what} is in several pools")
         return found[0]
 
     def watchers(self, image: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import DeviceRung, FenceAttempt
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.servers import Evidence
     from mistral_failover.resources.fence.agents import Permit
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Switch
@@ -31,9 +32,12 @@ class HostPower(DeviceRung):
     needs = "hosts"
     without = "no fence device of a host is configured"
 
-    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> Evidence:
         """Switch off the hosts of all the member's servers, and look at Nova before and after."""
-        return _fenced(attempt, _switch(attempt, devices, float(rung["limit"])))
+        from mistral_failover.cloud.servers import Evidence
+
+        switch = _switch(attempt, devices, float(rung["limit"]))
+        return Evidence(True, self.kind, _fenced(attempt, switch))
 
 
 def _switch(attempt: FenceAttempt, known: Devices, limit: float) -> Switch:

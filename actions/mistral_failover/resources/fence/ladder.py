@@ -9,7 +9,7 @@ fails transiently and is retried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -46,9 +46,11 @@ def fence_target(
     types: Mapping[str, ResourceType],
     confirmed: Callable[[], str | None],
     written: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ways: Sequence[str] = (),
 ) -> FenceTarget:
     """Return what has to be fenced of a member, by the group's live records and its types.
-    ``written``: the properties of activations by name, as the group file states them now."""
+    ``written``: the properties of activations by name, as the group file states them now. ``ways``:
+    see `FenceTarget`."""
     records = list(records)
     heights = _heights(records)
     here = [r for r in records if r.member == member.name and r.action != Action.INIT]
@@ -95,6 +97,7 @@ def fence_target(
                 or _server_of(r, member) not in attached
             )
         ),
+        ways=tuple(ways),
     )
 
 
@@ -146,6 +149,7 @@ def _suspect(request: Request, operation: OperationDocument) -> FenceTarget:
                 for spec in group.resources.values()
                 if spec.type == ACTIVATION
             },
+            group.members.restart,
         )
 
     return store.reading(read)
@@ -246,7 +250,8 @@ def _depose(tools: OperationContext, attempt: FenceAttempt) -> None:
 
 
 def _proof(evidence: Evidence) -> dict[str, Any]:
-    return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+    named = {"disks": list(evidence.disks)} if rung_kind(evidence.rung).of_disks else {}
+    return {"attributes": {"rung": evidence.rung, "observed": evidence.observed, **named}}
 
 
 def _in_error(tools: OperationContext, target: FenceTarget) -> bool:

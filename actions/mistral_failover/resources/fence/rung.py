@@ -41,6 +41,7 @@ class FenceTarget:
     an operator's confirmation, or None; it may come while the ladder is climbed. ``attached``:
     those of the servers that have volumes of the group. ``volumes``: the ids of these volumes.
     ``beside_volumes``: names of resources there that a fence of the volumes does not cover.
+    ``ways``: those in which a lost member of the group comes back.
     """
 
     member: MemberRow
@@ -51,6 +52,7 @@ class FenceTarget:
     attached: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     beside_volumes: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class DeviceRung(FenceRung):
     without: ClassVar[str]
 
     @abstractmethod
-    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> Evidence:
         """Return the proof. Raises ``devices.NoDevices``, ``power.Unproven``, CloudError."""
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
@@ -139,7 +141,7 @@ class DeviceRung(FenceRung):
         request = attempt.tools.request
         try:
             known = devices.for_project(request.runtime.settings, request.project_id)
-            return Evidence(True, self.kind, self.proven(attempt, rung, known))
+            return self.proven(attempt, rung, known)
         except power.Undecided as error:
             LOG.warning(
                 "%s of %s is undecided: %s", self.kind, attempt.target.member.name, error.detail

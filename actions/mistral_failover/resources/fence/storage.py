@@ -4,6 +4,10 @@
 The guest may run on, behind a partition for example: nothing of it reaches the volumes. The block
 is kept until it is lifted, and lifted after the host was proven off: see `lifting`.
 
+A server has other disks, too: the one that it boots from, and volumes that are none of the group's.
+The next server may get them, or the same one elsewhere. So the clients of these are blocked as
+well, where that can be, and the proof names every disk that it is about.
+
 What counts is the end of a client's entry, not that there is one: see `ceph`. An entry of others
 that ends too soon is replaced, with a gap in which the client may write. That is no worse than
 before the fence, as long as nothing relies on the entry: before the proof nothing of the group was
@@ -15,7 +19,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,8 +30,9 @@ from mistral_failover.model.text import counted
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.servers import Evidence
     from mistral_failover.cloud.transport import Guard
-    from mistral_failover.resources.fence.ceph import Cluster
+    from mistral_failover.resources.fence.ceph import Cluster, Image
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Unproven
     from mistral_failover.store.database import Database
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
+_EVACUATE = "evacuate"
 _LOOK = 1.0
 """Seconds without which no further look at the watchers begins: it would not end in time."""
 
@@ -90,6 +97,7 @@ class Storage(DeviceRung):
     proof = "the storage refuses every write of its host to the group's volumes"
     limit = 60.0
     for_dead_host = True
+    of_disks = True
     needs = "ceph"
     without = "no Ceph cluster is configured"
 
@@ -108,8 +116,9 @@ class Storage(DeviceRung):
                 "Add host_power, or another rung that proves the server off.",
             )
 
-    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> Evidence:
         """Block the clients of every volume of the member, and see that they are gone."""
+        from mistral_failover.cloud.servers import Evidence
         from mistral_failover.resources.fence import ceph, power
         from mistral_failover.resources.fence.devices import NoDevices
         from mistral_failover.resources.fence.watch import going
@@ -126,11 +135,15 @@ class Storage(DeviceRung):
 
         if devices.ceph is None:
             raise NoDevices(self.without)
-        return _fenced(attempt, devices, ceph.Cluster(devices.ceph, permit, going(guard)), deadline)
+        cluster = ceph.Cluster(devices.ceph, permit, going(guard))
+        observed, disks = _fenced(attempt, devices, cluster, deadline)
+        return Evidence(True, self.kind, observed, disks=disks)
 
 
-def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:
-    """Return the proof. Raises Unproven, CloudError."""
+def _fenced(
+    attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float
+) -> tuple[str, tuple[str, ...]]:
+    """Return the proof, and the disks that it is about. Raises Unproven, CloudError."""
     from mistral_failover.resources.fence import power
     from mistral_failover.store import host_fences
 
@@ -148,19 +161,104 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     rows = store.reading(lambda tx: host_fences.blocked_since(tx, traversal))
     owns = {volume_id: own_clients(attempt, known, volume_id) for volume_id in target.volumes}
     blocking = Blocking.begun(cluster, store, attempt.tools.cloud.guard, deadline, rows)
+    cutting = _Cutting(attempt, known, blocking, rows)
     for volume_id, own in owns.items():
-        image = cluster.image_of(volume_id, name_id_of(attempt, known, volume_id))
-        own.require_known(volume_id, image.clients)
-        suspects = own(image.clients | {row.client for row in rows if row.volume_id == volume_id})
-        if not suspects:
-            raise power.Unproven(
-                f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
-                "storage can block none"
-            )
-        blocking.block(volume_id, suspects, shared=own.shared)
-        watching = partial(_watching, own, cluster, volume_id, image.name)
-        blocking.until_gone(volume_id, watching, shared=own.shared)
-    return f"{blocking.proof()} of volume {' and '.join(target.volumes)}"
+        cutting.cut_off(volume_id, cutting.image_of(volume_id), own)
+    proof = f"{blocking.proof()} of volume {' and '.join(target.volumes)}"
+    return proof, (*target.volumes, *_cut_off_from_others(cutting))
+
+
+@dataclass(frozen=True)
+class _Cutting:
+    """A member is being cut off from its disks. ``rows``: the clients that fences have blocked
+    since the failover began."""
+
+    attempt: FenceAttempt
+    known: Devices
+    blocking: Blocking
+    rows: Sequence[BlockedClient]
+
+    def image_of(self, volume_id: str) -> list[Image]:
+        """Return the image of a volume. Raises Unproven, CloudError."""
+        name_id = name_id_of(self.attempt, self.known, volume_id)
+        return [self.blocking.cluster.image_of(volume_id, name_id)]
+
+    def cut_off(self, disk: str, images: Sequence[Image], own: Own) -> None:
+        """Block the member's clients of a disk, which consists of ``images``. Raises Unproven."""
+        from mistral_failover.resources.fence import power
+
+        blocking, member = self.blocking, self.attempt.target.member.name
+        before = {row.client for row in self.rows if row.volume_id == disk}
+        for image in images:
+            own.require_known(disk, image.clients)
+            suspects = own(image.clients | before)
+            if not suspects:
+                raise power.Unproven(
+                    f"no client of {member}'s host has volume {disk} open, so the storage can "
+                    "block none"
+                )
+            blocking.block(disk, suspects, shared=own.shared)
+            watching = partial(_watching, own, blocking.cluster, disk, image.name)
+            blocking.until_gone(disk, watching, shared=own.shared)
+
+
+def _cut_off_from_others(cutting: _Cutting) -> list[str]:
+    """Cut the member off from those disks of its servers that the group does not move, and return
+    the ones where that is proven. The fence itself needs none of them. Raises LeaseLost."""
+    found: list[str] = []
+    for server in cutting.attempt.target.servers:
+        with _is_only_noted(f"the other disks of server {server}"):
+            for disk, images, own in _others(cutting, server):
+                with _is_only_noted(disk):
+                    cutting.cut_off(disk, images(), own())
+                    found.append(disk)
+    with _is_only_noted(" and ".join(found)):
+        if found:
+            cutting.blocking.proof()
+        return found
+    return []
+
+
+@contextmanager
+def _is_only_noted(what: str) -> Iterator[None]:
+    """Leave it at a line of the log if the member is not proven to be cut off from something."""
+    from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
+    from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
+    from mistral_failover.resources.fence import power
+
+    try:
+        yield
+    except (LeaseLost, NoLongerNeeded):
+        raise
+    except power.Unproven as error:
+        LOG.warning("The fence does not cover %s: %s", what, error.detail)
+    except CloudError as error:
+        if error.code in NO_RIGHTS:
+            raise
+        LOG.warning("The fence does not cover %s: %s", what, error.message)
+
+
+_Disk = tuple[str, Callable[[], "list[Image]"], Callable[[], Own]]
+"""A disk, and what reads its images and its clients."""
+
+
+def _others(cutting: _Cutting, server: str) -> Iterator[_Disk]:
+    """Return the other disks of a server. The one that Nova made for it counts only if the server
+    may come back with it: another one gets a new one. Raises CloudError."""
+    from mistral_failover.cloud import servers
+
+    attempt, known = cutting.attempt, cutting.known
+    assert known.ceph is not None
+    on_volume = False
+    for volume_id in servers.volumes_on(attempt.tools.cloud, server):
+        if volume_id not in attempt.target.volumes:
+            on_volume = on_volume or servers.is_root(attempt.tools.cloud, server, volume_id)
+            own = partial(own_clients, attempt, known, volume_id)
+            yield volume_id, partial(cutting.image_of, volume_id), own
+    if not on_volume and _EVACUATE in attempt.target.ways:
+        disk, services = servers.system_disk(server), frozenset(known.ceph.services)
+        images = partial(cutting.blocking.cluster.made_by_nova, disk)
+        yield disk, images, partial(Own, services)
 
 
 def _watching(own: Own, cluster: Cluster, volume_id: str, image: str) -> frozenset[str]:

@@ -69,8 +69,8 @@ class Evacuate(Way):
         from mistral_failover.cloud import servers
 
         tools, server = attempt.tools, attempt.server
-        rung, group_id = str(attempt.fence.get("rung", "")), attempt.snapshot.state.id
-        found = _evacuated(tools, group_id, attempt.member, server, rung, LIMIT)
+        group_id = attempt.snapshot.state.id
+        found = _evacuated(tools, group_id, attempt.member, server, attempt.fence, LIMIT)
         if isinstance(found, str):
             return Result(None, found)
         if not found.proven:
@@ -83,15 +83,23 @@ class Evacuate(Way):
 
 
 def _evacuated(
-    tools: OperationContext, group_id: str, member: str, server: str, rung: str, limit: float
+    tools: OperationContext,
+    group_id: str,
+    member: str,
+    server: str,
+    fence: Mapping[str, Any],
+    limit: float,
 ) -> Evidence | str:
-    """Evacuate a member's server if the rung that fenced it allows that; return why it does not
-    otherwise. Raises `CloudError`, `LeaseLost`."""
+    """Evacuate a member's server if what fenced it allows that; return why it does not otherwise.
+    Raises `CloudError`, `LeaseLost`."""
     from mistral_failover.cloud import servers
+    from mistral_failover.resources.restart.disks import disks_of, may_still_write
     from mistral_failover.store import views
 
-    if rung not in PROOFS:
+    if fence.get("rung") not in PROOFS:
         return "the proof of its fence does not say that its host is off"
+    if left := may_still_write(tools, group_id, member, fence, disks_of(tools.cloud, server)):
+        return left
 
     def times(tx: ProjectTransaction) -> tuple[float, float]:
         ended = views.last_ended(tx, group_id, FENCE_TYPE, fence_name(member))
@@ -136,24 +144,33 @@ def before_release(
     limit = min(LIMIT, operation["timeout"] / 2)
     if not _is_first(context, operation, server, limit):
         return ""
-    group_id, rung = operation["group_id"], str(proof["rung"])
-    found = _evacuated(context, group_id, member, server, rung, limit)
+    found = _evacuated(context, operation["group_id"], member, server, proof, limit)
     if isinstance(found, str):
         return found
     return "" if found.proven else found.observed.rstrip(".")
 
 
 @contextmanager
-def says_why_not(observed: str) -> Iterator[None]:
+def says_why_not(operation: OperationDocument, observed: str) -> Iterator[None]:
     """Let an error that waits for an operator say why the server was not evacuated: its host is
-    down, or Nova has it in ERROR since it tried."""
+    down, or Nova has it in ERROR since it tried. If its guest may write on, nothing else that leads
+    on is safe before it is off."""
     from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.resources.operation_context import member_of
+    from mistral_failover.resources.restart.disks import NOT_KEPT
+    from mistral_failover.runtime.errors import confirm_command
 
     try:
         yield
     except CloudError as error:
         if error.blocked and observed:
             error.message += f". It was not evacuated: {observed}"
+            if NOT_KEPT in observed:
+                confirm = confirm_command(operation["group"], member_of(operation)["name"])
+                error.remedy = (
+                    "Make sure that its host is off (an operator: failover fence HOST), then "
+                    f"confirm it: {confirm}."
+                )
         raise
 
 

@@ -82,6 +82,8 @@ def _release_boot_disk(attempt: Attempt, stack: str) -> None:
     from mistral_failover.cloud import boot_disks
     from mistral_failover.cloud.servers import server_state
     from mistral_failover.cloud.stack_members import locate
+    from mistral_failover.cloud.volume_holders import volumes_of_server
+    from mistral_failover.resources.restart.disks import may_still_write
 
     cloud = attempt.tools.cloud
     limit = float(attempt.operation["timeout"])
@@ -94,13 +96,25 @@ def _release_boot_disk(attempt: Attempt, stack: str) -> None:
     elif server_state(cloud, server).status != "ERROR":
         return  # it is being replaced, or has been
 
-    def off() -> str:
-        lost = server == attempt.server
-        return (lost and _still_off(attempt)) or _proven_off(attempt, server)
+    lost, disk = server == attempt.server, boot_disks.kept_boot_disk(cloud, stack, server)
+    exists = disk is not None or server_state(cloud, server).exists
+    may_write = ""
+    if lost:
+        passed_on = {*boot_disks.disks_in_stack(cloud, stack, server), *filter(None, [disk])}
+        freed = [] if exists else volumes_of_server(cloud, server)
+        group_id = attempt.snapshot.state.id
+        fence, disks = attempt.fence, {*passed_on, *freed}
+        may_write = may_still_write(attempt.tools, group_id, attempt.member, fence, disks)
 
-    if (disk := boot_disks.kept_boot_disk(cloud, stack, server)) is not None:
+    def off() -> str:
+        proof = _still_off(attempt) if lost and not may_write else ""
+        return proof or _proven_off(attempt, server, may_write)
+
+    if may_write:
+        off()
+    if disk is not None:
         boot_disks.release_boot_disk(cloud, disk, server, off=off, limit=limit)
-    elif not server_state(cloud, server).exists and _still_off(attempt):
+    elif not exists and _still_off(attempt):
         boot_disks.release_of_deleted(cloud, server, off=off, limit=limit)
 
 
@@ -129,19 +143,32 @@ def _is_evacuated(attempt: Attempt) -> bool:
     return left_behind(attempt.tools.cloud, attempt.server) is not None
 
 
-def _proven_off(attempt: Attempt, server: str) -> str:
-    """Stop a server that no fence has stopped. Raises ActionError FENCE_UNPROVEN."""
+def _proven_off(attempt: Attempt, server: str, may_write: str) -> str:
+    """Stop a server that no fence has stopped. Raises ActionError FENCE_UNPROVEN; blocked, if an
+    operator can confirm it, because its fence left a guest that ``may_write``."""
     from mistral_failover.cloud import servers
-    from mistral_failover.runtime.errors import ActionError, start_command
+    from mistral_failover.model.remedies import need, sentence
+    from mistral_failover.runtime.errors import ActionError, confirm_command, start_command
 
     evidence = servers.stop(attempt.tools.cloud, server, STOP_LIMIT)
+    if not evidence.proven and may_write:
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            f"the next server gets disks of server {server}, and {may_write}; it is not proven "
+            f"off: {evidence.observed.rstrip('.')}",
+            "Make sure that its host is off (an operator: failover fence HOST), then confirm it: "
+            f"{confirm_command(attempt.operation['group'], attempt.member)}.",
+            blocked=True,
+        )
     if not evidence.proven:
+        delete = need("DELETE_SERVER", server=server)
         raise ActionError(
             "FENCE_UNPROVEN",
             f"server {server} boots from the disk that the next one gets, and is not proven off: "
             f"{evidence.observed.rstrip('.')}",
-            f"Make sure that it is off and delete it: openstack server delete {server}. Then: "
+            f"Make sure that it is off. {sentence([delete], '')}. Then: "
             f"{start_command(attempt.operation['group'])}",
+            needs=(delete,),
         )
     return evidence.observed
 

@@ -30,6 +30,7 @@ from mistral_failover.agent.daemon.settings import (
     AgentConfig,
     CommandSpec,
     Identity,
+    RehearsalSettings,
 )
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model import heartbeats
@@ -49,11 +50,13 @@ _NAME = re.compile(rf"[^/\x00-\x1f\x7f-\x9f{BIDI}]{{1,255}}")
 _KEYS = (
     "failover_agent_version", "broker", "broker_file", "project", "group", "member", "key",
     "key_file", "group_key", "group_key_file", "server", "epoch", "journal", "heartbeat",
-    "on_deposed", "commands",
+    "on_deposed", "commands", "rehearsals",
 )  # fmt: skip
 _COMMAND_KEYS = (
     "argv", "check", "repeatable", "limit", "environment", "folder", "user", "lane", "arguments",
+    "rehearse",
 )  # fmt: skip
+_REHEARSAL_KEYS = ("memory", "cpu", "private")
 
 
 def load(path: str | Path) -> AgentConfig:
@@ -102,6 +105,35 @@ def _config(section: Section) -> AgentConfig:
         epoch=epoch,
         heartbeat=section.seconds("heartbeat", heartbeats.EVERY, 0.1, 3600.0),
         on_deposed=_on_deposed(section, commands),
+        rehearsals=_rehearsals(section),
+    )
+
+
+def _rehearsals(section: Section) -> RehearsalSettings:
+    found = section.optional("rehearsals", _REHEARSAL_KEYS)
+    defaults = RehearsalSettings()
+    private = found.words("private", defaults.private)
+    if not all(map(_may_be_hidden, private)):
+        raise found.wrong(
+            "private",
+            "it is not a list of folders",
+            "Use absolute paths, but not / and nothing of /proc, /dev or /sys but /dev/shm.",
+        )
+    return RehearsalSettings(
+        memory=found.percent("memory", defaults.memory),
+        cpu=found.percent("cpu", defaults.cpu),
+        private=private,
+    )
+
+
+def _may_be_hidden(folder: str) -> bool:
+    path = Path(folder)
+    return (
+        path.is_absolute()
+        and (
+            folder == "/dev/shm"  # noqa: S108 - a folder that is hidden, not used
+            or path.parts[1:2] not in ((), ("proc",), ("dev",), ("sys",))
+        )
     )
 
 
@@ -202,9 +234,14 @@ def _command(name: str, section: Section) -> CommandSpec:
         for key, text in section.texts("arguments", _VARIABLE).items()
     }
     check = section.get("check", None)
+    rehearse = section.get("rehearse", None)
+    argv = _argv(section, "argv", arguments)
+    if rehearse is not None:
+        rehearse = argv if rehearse == "same" else _argv(section, "rehearse", arguments)
     return CommandSpec(
         name=name,
-        argv=_argv(section, "argv", arguments),
+        argv=argv,
+        rehearse=rehearse,
         account=_account(section),
         check=None if check is None else _argv(section, "check", arguments),
         repeatable=section.flag("repeatable", False),

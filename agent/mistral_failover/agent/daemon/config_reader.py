@@ -112,6 +112,13 @@ class Section:
             )
         return float(value)
 
+    def percent(self, key: str, default: float) -> float:
+        """Return a number from 1 to 100."""
+        value = self.get(key, default)
+        if not isinstance(value, _NUMBER) or isinstance(value, bool) or not 1 <= value <= 100:
+            raise self.wrong(key, "it is not a percentage", "Use a number from 1 to 100.")
+        return float(value)
+
     def words(self, key: str, default: tuple[str, ...] = _NEEDED) -> tuple[str, ...]:
         """A list of texts and numbers, as texts."""
         value = self.get(key, default)
@@ -152,6 +159,10 @@ class Section:
     def section(self, key: str, name: str, known: Iterable[str]) -> Section:
         """Return the mapping behind a name of a mapping."""
         return Section(self._at(f"{key}.{name}"), self._content[key][name], known)
+
+    def optional(self, key: str, known: Iterable[str]) -> Section:
+        """Return the mapping of a key; an empty one if it is missing."""
+        return Section(self._at(key), self.get(key, {}), known)
 
     def _at(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key

@@ -13,9 +13,11 @@ from mistral_failover.agent.daemon.deposed import DeposedCleanup, Deposer
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
 from mistral_failover.agent.daemon.effects import EffectsWatch
 from mistral_failover.agent.daemon.intake import Intake
+from mistral_failover.agent.daemon.isolation import Isolating, Namespaces
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
 from mistral_failover.agent.daemon.readiness import Readiness
+from mistral_failover.agent.daemon.rehearsals import Rehearsals
 from mistral_failover.agent.daemon.result_publisher import PublisherConnection, ResultPublisher
 from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.daemon.worker import Lanes, Worker, tidy_up
@@ -30,7 +32,8 @@ FAREWELL = 5.0
 
 class Agent:
     """The agent on a server. ``ready`` is called once it works, ``alive`` about every second
-    while it works, ``stopping`` when it begins to stop."""
+    while it works, ``stopping`` when it begins to stop. ``isolating``: how to isolate rehearsals;
+    None: by namespaces."""
 
     def __init__(
         self,
@@ -40,8 +43,10 @@ class Agent:
         alive: Callable[[], object] = lambda: None,
         stopping: Callable[[], object] = lambda: None,
         finish: float = FINISH,
+        isolating: Isolating | None = None,
     ) -> None:
         self._config = config
+        self._isolating = isolating
         self._ready = ready
         self._alive = alive
         self._stopping = stopping
@@ -61,11 +66,14 @@ class Agent:
                 LOG.warning("The journal belonged to another server or group: starting a new one")
             left = tidy_up(journal)
             outbox = Outbox()
+            rehearsals = Rehearsals(journal, self._isolating or Namespaces(config.rehearsals))
+            rehearsals.tidy_up()
+            if isinstance(rehearsals.isolating, Namespaces):
+                rehearsals.isolating.try_it(config.rehearsable)
             readiness = Readiness(journal)
             readiness.look()
-            dispatcher = CommandDispatcher(
-                config, journal, AgentReports(config.identity, outbox), readiness.why_not
-            )
+            reports = AgentReports(config.identity, outbox)
+            dispatcher = CommandDispatcher(config, journal, reports, readiness.why_not, rehearsals)
             readiness.changed = dispatcher.heartbeat_at_once
             for row in left:
                 dispatcher.look_into(row)
@@ -98,11 +106,14 @@ class Agent:
 
     def _end(self, dispatcher: CommandDispatcher, deposer: Deposer) -> None:
         end = elapsed() + self._finish
+        dispatcher.end_rehearsal("the agent was stopped")
         if not self._wait(dispatcher, end):
             LOG.warning("Killing the commands that are still running")
             dispatcher.stop_running()
             self._wait(dispatcher, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
         deposer.finish(end - elapsed())
+        if left := dispatcher.rehearsals.wait_until_gone():
+            LOG.error("The rehearsal has not ended: %s", left)
 
     def _wait(self, dispatcher: CommandDispatcher, end: float) -> bool:
         while not dispatcher.wait_until_quiet(min(1.0, max(0.0, end - elapsed()))):

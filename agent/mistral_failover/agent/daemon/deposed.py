@@ -74,6 +74,7 @@ class DeposedCleanup:
         return failed or f"stopped before epoch {epoch} began: {names}"
 
     def _stop_all(self, epoch: int) -> Steps[str | None]:
+        self._desk.rehearsals.wait_until_gone()
         for number, name in enumerate(self._config.on_deposed, 1):
             failed = yield from self._stop_by(epoch, f"{OWN}{epoch}:{number}", name)
             if failed is not None:

@@ -18,9 +18,11 @@ from typing import Any, Literal, Protocol
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import messages
+from mistral_failover.agent.daemon.isolation import NoIsolation
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.messages import Refused, Request
 from mistral_failover.agent.daemon.outbox import AgentReports
+from mistral_failover.agent.daemon.rehearsals import Rehearsals
 from mistral_failover.agent.daemon.settings import AgentConfig, CommandSpec
 from mistral_failover.fault_points import reach
 
@@ -74,7 +76,8 @@ class Job:
 
 class CommandDispatcher:
     """The unfinished commands of one agent, and its current epoch. ``not_ready``: why a command
-    could not be carried out now, in words, for its heartbeats; None if it could."""
+    could not be carried out now, in words, for its heartbeats; None if it could. ``rehearsals``:
+    its rehearsals; None: it cannot isolate one."""
 
     def __init__(
         self,
@@ -82,12 +85,14 @@ class CommandDispatcher:
         journal: Journal,
         reports: AgentReports,
         not_ready: Callable[[], str | None] = lambda: None,
+        rehearsals: Rehearsals | None = None,
     ) -> None:
         self._config = config
         self._identity = config.identity
         self._journal = journal
         self._reports = reports
         self._not_ready = not_ready
+        self.rehearsals = rehearsals or Rehearsals(journal, NoIsolation("it is not set up"))
         self._changed = threading.Condition(threading.RLock())
         self._jobs: dict[tuple[int, str], Job] = {}
         self._pending_notice = _PendingNotice(self._journal_has)
@@ -163,7 +168,9 @@ class CommandDispatcher:
                 self._give_up(job, Refused("REFUSED", self._not_quiet()))
             elif job.asked and elapsed() > job.deadline:
                 self._give_up(job, Refused("REFUSED", "The command waited too long to begin."))
-            elif self.deposing == "no" and job.spec.lane not in busy:
+            elif (
+                self.deposing == "no" or job.request.ends_rehearsal
+            ) and job.spec.lane not in busy:
                 busy.add(job.spec.lane)
                 self._begin(job, hand_over)
         return any(job.began is None for job in list(self._jobs.values()))
@@ -190,7 +197,7 @@ class CommandDispatcher:
             reply_to=row.reply_to,
             arguments=row.arguments,
         )
-        if spec is None or row.epoch != self.epoch or not row.reply_to:
+        if spec is None or row.epoch != self.epoch or not row.reply_to or row.rehearsal:
             return
         with self._changed:
             job = Job(request, spec, 0.0, None, asked=False, replies=[row.reply_to])
@@ -214,6 +221,11 @@ class CommandDispatcher:
                     self.ended.set()
                     self._heartbeat_at_once()
             self._tell(job.request, document, job.replies)
+
+    def end_rehearsal(self, why: str) -> None:
+        """End the rehearsal that runs, if there is one, with what runs of it."""
+        with self._changed:
+            self._end_rehearsal(None, why)
 
     def running(self) -> list[Job]:
         """The jobs that have begun."""
@@ -311,24 +323,55 @@ class CommandDispatcher:
         job = self._jobs.get(key)
         row = None if job else self._journal.find(*key)
         known = job.request if job else row
-        if known and (known.name, known.arguments) != (request.name, request.arguments):
+        if known and _what(known) != _what(request):
             raise Refused("REFUSED", "Another command was sent under this id.")
         if job is not None:
             self._join(job, request)
             delivery.ack()
             return
-        if row is not None and row.state == "done":
+        if row is not None and row.state == "done" and not request.ends_rehearsal:
+            if request.rehearsal is not None and not self.rehearsals.lives(request.rehearsal):
+                raise self.rehearsals.ended()  # what it started does not run any more
             document = messages.recorded(self._identity, request, row, replayed=True)
             self._reports.end(request, document, [request.reply_to])
             delivery.ack()
             return
-        if self.deposing == "failed":
+        if self.deposing == "failed" and not request.ends_rehearsal:
             raise Refused("REFUSED", self._not_quiet())
         spec = messages.check_allowed(request, self._config.commands)
         messages.check_fresh(request)
+        self._see_to_rehearsals(request)
         job = Job(request, spec, elapsed() + request.longest, delivery, replies=[request.reply_to])
         self._jobs[key] = job
         self._say_word(job, elapsed())
+
+    def _see_to_rehearsals(self, request: Request) -> None:
+        """End what a command ends; see that a rehearsal's command may wait for its turn. Raises
+        `Refused`, sqlite3.Error."""
+        if request.ends_rehearsal:
+            self._end_rehearsal(request.rehearsal, "its end was requested")
+        elif request.rehearsal is None:
+            self._end_rehearsal(None, f"{request.name} was requested")
+        elif real := self._under_way():
+            raise Refused(wire.REHEARSAL_ENDED, f"There is no rehearsal during {real}.")
+        else:
+            self.rehearsals.claim(request.rehearsal)
+            self._heartbeat_at_once()
+
+    def _under_way(self) -> str:
+        """What keeps rehearsals away, in words; empty: nothing."""
+        if self.deposing != "no":
+            return "the stop of what an earlier epoch left running"
+        names = (job.request.name for job in self._jobs.values() if job.request.rehearsal is None)
+        return next(names, "")
+
+    def _end_rehearsal(self, rehearsal: str | None, why: str) -> None:
+        ended = self.rehearsals.end(rehearsal, why)
+        if ended is not None:
+            self._heartbeat_at_once()
+        for job in self._jobs.values():
+            if ended is not None and job.request.rehearsal == ended and job.began is not None:
+                job.stop.set()
 
     def _join(self, job: Job, request: Request) -> None:
         """The same command again: each sender gets its outcome."""
@@ -353,6 +396,7 @@ class CommandDispatcher:
                         request.name,
                         request.arguments,
                         request.reply_to,
+                        request.rehearsal or "",
                     )
                 elif row.state == "started":
                     self._journal.leave(
@@ -375,7 +419,8 @@ class CommandDispatcher:
         finally:
             # Even if the broker did not get the acknowledgement: then it comes again and is known.
             # An agent that only has to stop once more does not serve again.
-            if job.asked and job.request.name not in self._config.on_deposed:
+            stops = request.rehearsal is not None or request.name in self._config.on_deposed
+            if job.asked and not stops:
                 self._deposed = None
             hand_over(job)
 
@@ -401,6 +446,8 @@ class CommandDispatcher:
             return None
         if row is None or not row.has_begun or (row.state == "done" and not same):
             return error
+        if request.rehearsal is not None:
+            return error  # nothing of it is left, or it is asked for again
         return messages.recorded(self._identity, request, row, replayed=True)
 
     def _enter(self, epoch: int) -> list[Delivery]:
@@ -419,6 +466,7 @@ class CommandDispatcher:
         try:
             reach("agent.deposed")
         finally:
+            self._end_rehearsal(None, f"epoch {epoch} began")
             void = self._cut_off_all()
         return void
 
@@ -480,7 +528,7 @@ class CommandDispatcher:
     def _say_heartbeat(self, now: float) -> None:
         if self._member is None:
             return
-        running = [job.request.name for job in self.running()]
+        running = [job.request.name for job in self.running() if job.request.rehearsal is None]
         running += [self._own] if self._own else []
         self._reports.heartbeat(
             self._member,
@@ -493,7 +541,23 @@ class CommandDispatcher:
             not_ready=self._not_ready(),
             boot=self._journal.boot,
             in_effect=self._in_effect,
+            rehearsals=self._said_of_rehearsals(),
         )
+
+    def _said_of_rehearsals(self) -> dict[str, Any]:
+        isolating, names = self.rehearsals.isolating, self._config.rehearsable
+        why_not, unlimited = isolating.why_not(), isolating.why_unlimited()
+        return {
+            "isolation": True if why_not is None else why_not[: wire.MAX_REASON],
+            "limits": True if unlimited is None else unlimited[: wire.MAX_REASON],
+            "commands": names if sum(map(len, names)) <= wire.MAX_KNOWN else None,
+            "current": self.rehearsals.current,
+        }
+
+
+def _what(command: Request | JournalEntry) -> tuple[object, ...]:
+    """What makes two commands of one id the same."""
+    return command.name, command.arguments, command.rehearsal or ""
 
 
 class _PendingNotice:

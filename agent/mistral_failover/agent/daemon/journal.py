@@ -33,6 +33,8 @@ from mistral_failover.model.documents import load_json
 
 KEPT = 1000
 """Commands of earlier epochs to keep, for operators to see."""
+KEPT_REHEARSALS = 100
+"""Ids of rehearsals to keep, so that a command that comes late does not begin one again."""
 
 State = Literal["received", "started", "done", "unknown", "refused"]
 """``received``: known, and nothing of it took effect; ``started``: it runs, or the agent that ran
@@ -62,7 +64,7 @@ class JournalEntry:
 
     ``boot_id``: the boot of its process; of a command that is done, the boot on which it took
     effect, as far as that is known. ``message`` says why it has no end, or who reported that end;
-    ``finding`` what its check found.
+    ``finding`` what its check found. ``rehearsal``: the id of the one that it belongs to, or empty.
     """
 
     epoch: int
@@ -83,6 +85,7 @@ class JournalEntry:
     stderr: str
     message: str
     finding: str
+    rehearsal: str
 
     @property
     def said(self) -> str:
@@ -263,7 +266,7 @@ class Journal:
     def served(self, epoch: int, besides: Collection[str]) -> bool:
         """Return whether a requested command has ever begun in the epoch, ``besides`` those of
         these names."""
-        rows = self._rows("WHERE epoch = ? AND reply_to != ''", (epoch,))
+        rows = self._rows("WHERE epoch = ? AND reply_to != '' AND rehearsal = ''", (epoch,))
         return any(row.name not in besides for row in rows)
 
     def in_effect(self, epoch: int) -> list[JournalEntry]:
@@ -271,7 +274,8 @@ class Journal:
         boot, the latest last."""
         return self._rows(
             "WHERE number IN (SELECT MAX(number) FROM commands WHERE epoch = ? AND reply_to != ''"
-            " AND state = 'done' AND exit_code = 0 GROUP BY name) ORDER BY number",
+            " AND rehearsal = '' AND state = 'done' AND exit_code = 0 GROUP BY name)"
+            " ORDER BY number",
             (epoch,),
         )
 
@@ -280,19 +284,28 @@ class Journal:
         self._change(row.epoch, row.id, boot_id=self.boot)
 
     def start(
-        self, epoch: int, command_id: str, name: str, arguments: Mapping[str, Any], reply_to: str
+        self,
+        epoch: int,
+        command_id: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        reply_to: str,
+        rehearsal: str = "",
     ) -> None:
         """Record the intent: from now on the command may have taken effect. ``reply_to``: empty for
-        a command of the agent's own."""
+        a command of the agent's own; ``rehearsal``: empty for a real one."""
         now = time.time()
         with self._lock, self._db:
             self._db.execute(
                 "INSERT INTO commands (epoch, id, name, arguments, reply_to, state, received_at,"
-                " started_at) VALUES (?, ?, ?, ?, ?, 'started', ?, ?)"
+                " started_at, rehearsal) VALUES (?, ?, ?, ?, ?, 'started', ?, ?, ?)"
                 " ON CONFLICT (epoch, id) DO UPDATE SET state = 'started', started_at = ?,"
                 " reply_to = excluded.reply_to, ended_at = NULL, pid = NULL, start_ticks = NULL,"
                 " boot_id = NULL, message = '', finding = ''",
-                (epoch, command_id, name, json.dumps(dict(arguments)), reply_to, now, now, now),
+                (
+                    *(epoch, command_id, name, json.dumps(dict(arguments)), reply_to),
+                    *(now, now, rehearsal, now),
+                ),
             )
 
     def running(self, epoch: int, command_id: str, identity: ProcessIdentity) -> None:
@@ -365,6 +378,34 @@ class Journal:
                 (*values, time.time(), said, self.boot, command_id, epoch),
             )
         return None if epoch is None else self.find(epoch, command_id)
+
+    # -- rehearsals
+
+    def rehearse(self, rehearsal: str) -> None:
+        """Record that a rehearsal has begun, or must not begin any more."""
+        known = self._rehearsals()
+        if rehearsal not in known:
+            with self._lock, self._db:
+                self._set("rehearsals", json.dumps([*known, rehearsal][-KEPT_REHEARSALS:]))
+
+    def was_rehearsed(self, rehearsal: str) -> bool:
+        """Return whether :meth:`rehearse` was called for a rehearsal."""
+        return rehearsal in self._rehearsals()
+
+    def isolate(self, process: ProcessIdentity) -> None:
+        """Record the first process of the latest isolation."""
+        with self._lock, self._db:
+            self._set("isolated", json.dumps(asdict(process)))
+
+    def isolated(self) -> ProcessIdentity | None:
+        """Return the first process of the latest isolation; None: there was none."""
+        found = self._setting("isolated")
+        return ProcessIdentity(**load_json(found, "setting")) if found else None
+
+    def _rehearsals(self) -> list[str]:
+        found = self._setting("rehearsals")
+        known: list[str] = load_json(found, "setting") if found else []
+        return known
 
     # -- depositions
 

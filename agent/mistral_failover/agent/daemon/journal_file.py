@@ -48,6 +48,7 @@ CREATE TABLE commands (
     stderr TEXT NOT NULL DEFAULT '',
     message TEXT NOT NULL DEFAULT '',
     finding TEXT NOT NULL DEFAULT '',
+    rehearsal TEXT NOT NULL DEFAULT '',
     UNIQUE (epoch, id)
 );
 CREATE TABLE depositions (

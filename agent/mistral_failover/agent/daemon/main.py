@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.daemon import config as configuration
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.daemon.daemon import Agent
+from mistral_failover.agent.daemon.isolation import Isolating, Namespaces
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.journal_file import has_file, unusable, write_probe
 from mistral_failover.agent.daemon.settings import AgentConfig
@@ -34,9 +35,14 @@ command line or configuration file.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code."""
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    isolating: Callable[[AgentConfig], Isolating] | None = None,
+) -> int:
+    """Run one command; return its exit code. ``isolating``: another way to isolate rehearsals."""
     options = _parser().parse_args(argv)
+    options.isolating = isolating
     path = getattr(options, "config", configuration.DEFAULT_FILE)
     try:
         config = configuration.load(path)
@@ -96,13 +102,19 @@ def _parser() -> argparse.ArgumentParser:
 # -- run
 
 
-def _run(config: AgentConfig, _: argparse.Namespace) -> int:
+def _run(config: AgentConfig, options: argparse.Namespace) -> int:
     log_to_stderr()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     notifier = Notifier()
-    Agent(config, ready=notifier.ready, alive=notifier.alive, stopping=notifier.stopping).run(stop)
+    Agent(
+        config,
+        ready=notifier.ready,
+        alive=notifier.alive,
+        stopping=notifier.stopping,
+        isolating=options.isolating(config) if options.isolating else None,
+    ).run(stop)
     return 0
 
 
@@ -115,7 +127,7 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
     faults = [
         f"commands.{spec.name}: {program} is not executable"
         for spec in config.commands.values()
-        for program in [spec.argv[0], *(spec.check or ())[:1]]
+        for program in [spec.argv[0], *(spec.check or ())[:1], *(spec.rehearse or ())[:1]]
         if "{" not in program and not os.access(program, os.X_OK)
     ]
     faults += [
@@ -123,6 +135,8 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
         for spec in config.commands.values()
         if not Path(spec.folder).is_dir()
     ]
+    if config.rehearsable:
+        _tell(_said_of_rehearsals(config))
     try:
         write_probe(config.journal)
         _tell(f"the journal's folder {config.journal} can be written")
@@ -147,6 +161,16 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
     for fault in faults:
         _say(fault)
     return 1 if faults else 0
+
+
+def _said_of_rehearsals(config: AgentConfig) -> str:
+    namespaces = Namespaces(config.rehearsals)
+    namespaces.try_it(config.rehearsable)
+    if why := namespaces.why_not():
+        return f"rehearsals cannot be isolated: {why}"
+    unlimited = namespaces.why_unlimited()
+    limits = "with limits" if unlimited is None else f"without limits: {unlimited}"
+    return f"rehearsals can be isolated, {limits}"
 
 
 def _first_line(error: BaseException) -> str:
@@ -194,6 +218,7 @@ def _shown(row: JournalEntry) -> dict[str, Any]:
         "stdout": row.stdout,
         "stderr": row.stderr,
         "message": row.said,
+        "rehearsal": row.rehearsal or None,
     }
 
 
@@ -210,8 +235,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
         code = "" if row["exit_code"] is None else f" exit {row['exit_code']}"
         took = "" if row["seconds"] is None else f" {row['seconds']:.1f} s"
         said = f" ({row['message']})" if row["message"] else ""
+        where = "  rehearsed" if row["rehearsal"] else ""
         lines.append(
-            f"{_when(row['started_at'])}  epoch {row['epoch']}  {row['name']}  {row['id']}  "
+            f"{_when(row['started_at'])}  epoch {row['epoch']}  {row['name']}  {row['id']}{where}  "
             f"{row['state']}{code}{took}{said}"
         )
     return lines

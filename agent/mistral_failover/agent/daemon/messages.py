@@ -7,12 +7,12 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon.journal import JournalEntry
-from mistral_failover.agent.daemon.settings import CommandSpec, Identity
+from mistral_failover.agent.daemon.settings import Account, CommandSpec, Identity
 from mistral_failover.agent.wire import MAX_OUTPUT
 
 if TYPE_CHECKING:
@@ -24,12 +24,18 @@ OWN = "deposed:"
 """The prefix of the ids of the agent's own commands; no other command has it."""
 
 _WORD = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
+_REHEARSAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_LIMIT = 7 * 86400.0
 
 
+_REHEARSAL_LANE, _END_LANE = "rehearsal/", "rehearsal/end"  # no other lane has a slash in its name
+_END = CommandSpec(wire.END_REHEARSAL, (), Account("", 0, 0, (), "/"), lane=_END_LANE)
+
+
 class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
-    """A command that is not carried out. ``code``: REFUSED, OLD_EPOCH or
-    UNKNOWN_COMMAND. The message quotes no value of the request."""
+    """A command that is not carried out. ``code``: REFUSED, OLD_EPOCH, UNKNOWN_COMMAND, or, in a
+    rehearsal, NOT_REHEARSABLE, REHEARSAL_RUNNING, REHEARSAL_ENDED. The message quotes no value of
+    the request."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -40,7 +46,8 @@ class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
 @dataclass(frozen=True)
 class Request:
     """A requested command. ``limit``: seconds within which the sender expects a message;
-    ``longest``: seconds within which it expects the result while progress is reported."""
+    ``longest``: seconds within which it expects the result while progress is reported.
+    ``rehearsal``: the id of the rehearsal that it belongs to; None: it is a real command."""
 
     id: str
     member: str
@@ -51,6 +58,12 @@ class Request:
     longest: float = 30.0
     sent_at: float = 0.0
     arguments: dict[str, Any] = field(default_factory=dict)
+    rehearsal: str | None = None
+
+    @property
+    def ends_rehearsal(self) -> bool:
+        """Whether it is the agent's own command that ends a rehearsal."""
+        return self.name == wire.END_REHEARSAL
 
 
 def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
@@ -64,8 +77,8 @@ def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
     if why is not None:
         raise Refused("REFUSED", f"Not understood: {why}.")
     _check_addressee(document, identity)
-    name, arguments = document.get("name"), document.get("arguments")
-    if not _is_word(name):
+    arguments = document.get("arguments")
+    if not request.name:
         raise Refused("REFUSED", "The command's name is not valid.")
     if not isinstance(arguments, dict):
         raise Refused("REFUSED", "The command's arguments are not a mapping.")
@@ -79,12 +92,13 @@ def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
         id=request.id,
         member=request.member,
         epoch=request.epoch,
-        name=name,
+        name=request.name,
         reply_to=request.reply_to,
         limit=float(limit),
         longest=float(longest),
         sent_at=float(sent_at),
         arguments=arguments,
+        rehearsal=request.rehearsal,
     )
 
 
@@ -93,13 +107,19 @@ def answerable(document: Mapping[str, Any]) -> Request:
     command_id, reply_to = document.get("id"), document.get("reply_to")
     if not _is_word(command_id) or command_id.startswith(OWN) or not _is_word(reply_to):
         raise wire.Malformed("MALFORMED", "its id or reply_to is not valid")
-    name = document.get("name")
+    name, rehearsal = document.get("name"), document.get("rehearsal")
+    if rehearsal is not None:
+        # A rehearsal's command that is not named as one could be a real one by mistake.
+        name = wire.name_meant(name) if isinstance(name, str) else None
+        if not isinstance(rehearsal, str) or not _REHEARSAL.fullmatch(rehearsal):
+            name = rehearsal = None
     return Request(
         id=command_id,
         member=document["member"],
         epoch=document["epoch"],
         name=name if _is_word(name) else "",
         reply_to=reply_to,
+        rehearsal=rehearsal,
     )
 
 
@@ -125,14 +145,23 @@ def check_fresh(request: Request) -> None:
 
 
 def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> CommandSpec:
-    """Return the entry of the allow-list. Raises `Refused` if there is none or if the arguments do
-    not match its declaration."""
+    """Return the entry of the allow-list, in a rehearsal as it is rehearsed. Raises `Refused` if
+    there is none or if the arguments do not match its declaration."""
+    if request.ends_rehearsal and request.rehearsal is not None:
+        return _END
     spec = commands.get(request.name)
     if spec is None:
         words = f"{request.name} is not on the member's allow-list."
         raise Refused(wire.UNKNOWN_COMMAND, words)
     values_of(request.arguments, spec)
-    return spec
+    if request.rehearsal is None:
+        return spec
+    if spec.rehearse is None:
+        raise Refused(
+            wire.NOT_REHEARSABLE,
+            f"{request.name} may not be rehearsed: its entry in the agent's file has no rehearse.",
+        )
+    return replace(spec, argv=spec.rehearse, check=None, lane=_REHEARSAL_LANE)
 
 
 def values_of(arguments: Mapping[str, Any], spec: CommandSpec) -> dict[str, str]:
@@ -181,13 +210,14 @@ def recorded(
             code="UNKNOWN_OUTCOME",
             message=f"It is unknown whether {request.name} took effect: {why}.",
         )
+    keep = wire.MAX_SHOWN if row.rehearsal else None
     return result(
         identity,
         request,
         "done",
         exit_code=row.exit_code,
-        stdout=row.stdout,
-        stderr=row.stderr or row.said,
+        stdout=_end_of(row.stdout, keep),
+        stderr=_end_of(row.stderr or row.said, keep),
         seconds=row.seconds or 0.0,
         replayed=replayed,
         boot=row.boot_id,
@@ -214,6 +244,11 @@ def seal_fitting(
 
 
 # -- within
+
+
+def _end_of(text: str, keep: int | None) -> str:
+    """The end of a text, of at most so many bytes; None: all of it."""
+    return text if keep is None else text.encode()[-keep:].decode(errors="ignore")
 
 
 def _check_addressee(document: Mapping[str, Any], identity: Identity) -> None:

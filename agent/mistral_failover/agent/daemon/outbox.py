@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,12 +140,13 @@ class AgentReports:
         not_ready: str | None = None,
         boot: str,
         in_effect: Iterable[str] = (),
+        rehearsals: Mapping[str, Any] | None = None,
     ) -> None:
         """Send a heartbeat with the epoch, the running commands, whether something of an earlier
         epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
         they are too long). ``not_ready``: why it can carry out no command, in words. ``boot``: the
         identity of this boot of the server, and ``in_effect`` the names of commands that are in
-        effect on it (none if they are too long)."""
+        effect on it (none if they are too long). ``rehearsals``: what can be rehearsed."""
         known, effective = sorted(commands), list(in_effect)
         document = {
             "group_id": self._identity.group_id,
@@ -159,6 +160,7 @@ class AgentReports:
             "not_ready": None if not_ready is None else not_ready[: wire.MAX_REASON],
             "boot": boot,
             "in_effect": effective if sum(map(len, effective)) <= wire.MAX_KNOWN else [],
+            "rehearsals": rehearsals,
             "at": time.time(),
             "seconds_up": seconds_up,
         }

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Protocol
 
 from mistral_failover.agent.daemon.journal import ProcessIdentity, boot_id
 from mistral_failover.agent.daemon.settings import Account
@@ -29,6 +29,8 @@ from mistral_failover.fault_points import reach
 
 COMMAND_ID = "FAILOVER_COMMAND_ID"
 """The environment variable that holds the id of a program's command."""
+REHEARSAL = "FAILOVER_REHEARSAL"
+"""The environment variable that is ``yes`` for a program that runs in a rehearsal."""
 
 GRACE = 5.0
 """Seconds between asking a process group to end and killing it."""
@@ -60,6 +62,19 @@ class ProgramExit:
     stopped: bool = False
 
 
+class Enclosure(Protocol):
+    """A place of its own for programs."""
+
+    def wrap(self, argv: Sequence[str], folder: str, account: Account, names: str) -> list[str]:
+        """Return the command line that runs another one inside, in a folder and as a user.
+        ``names``: variables of a shell that the program does not get."""
+        ...
+
+    def add(self, pid: int) -> None:
+        """Let the limits hold for a process that will enter. Raises OSError."""
+        ...
+
+
 class _Tail:
     """The end of a stream, whatever its length."""
 
@@ -85,19 +100,25 @@ def run(
     account: Account | None = None,
     stop: threading.Event | None = None,
     began: Callable[[ProcessIdentity], None] | None = None,
+    inside: Enclosure | None = None,
 ) -> ProgramExit:
     """Run a program to its end, or to its limit in seconds.
 
     ``account``: the user to run it as; None: as the agent. ``stop``, once set, kills it. ``began``
     is called from this thread before the first instruction of the program: an agent that dies
     earlier has run nothing, and one that dies later has recorded which process it is. A program
-    that cannot be started ends with NOT_RUN.
+    that cannot be started ends with NOT_RUN. ``inside``: where it runs; None: on the server.
     """
     started = _elapsed()
     if reason := _unusable(argv[0]):
         return ProgramExit(
             NOT_RUN, "", f"{argv[0]} is not usable: {reason}\n", _elapsed() - started
         )
+    is_root = account is not None and os.geteuid() == 0  # only root can become another user
+    if inside is not None:
+        assert account is not None
+        argv, folder = inside.wrap(argv, folder, account, _names_to_unset(environment)), "/"
+        is_root = False  # it becomes the user once it is inside
     try:
         process = subprocess.Popen(  # noqa: S603 - a list from the allow-list
             list(argv) if began is None else _gated(argv, environment),
@@ -106,10 +127,9 @@ def run(
             stderr=subprocess.PIPE,
             env=dict(environment),
             cwd=folder,
-            # Only root can become another user.
-            user=account.uid if account and os.geteuid() == 0 else None,
-            group=account.gid if account and os.geteuid() == 0 else None,
-            extra_groups=account.groups if account and os.geteuid() == 0 else None,
+            user=account.uid if account and is_root else None,
+            group=account.gid if account and is_root else None,
+            extra_groups=account.groups if account and is_root else None,
             start_new_session=True,
             bufsize=0,
             umask=0o022,
@@ -121,6 +141,8 @@ def run(
     try:
         if began is not None:
             began(process_identity(process.pid))
+            if inside is not None:
+                inside.add(process.pid)
             _let_go(process)
             reach("agent.running")
         return _RunningProcess(process, started, limit, stop or threading.Event()).to_the_end()
@@ -147,8 +169,13 @@ def _unusable(program: str) -> str:
 def _gated(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return the command line that waits for :func:`_let_go` and then becomes the program. The
     words of the program are arguments of a fixed script, so no shell reads them."""
-    names = " ".join(name for name in _OF_THE_SHELL if name not in environment)
+    names = _names_to_unset(environment)
     return ["/bin/sh", "-c", _GATE.format(names=names), "sh", *argv]
+
+
+def _names_to_unset(environment: Mapping[str, str]) -> str:
+    """The variables that a shell sets and a program with this environment does not get."""
+    return " ".join(name for name in _OF_THE_SHELL if name not in environment)
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:

@@ -66,7 +66,8 @@ class Account:
 class CommandSpec:
     """One entry of the allow-list. ``limit``: seconds. ``check``: finds out whether the command
     took effect (exit code 0: it did, 1: it did not). ``repeatable``: it may be run again when its
-    outcome is unknown. ``arguments``: the pattern that each argument's whole value must match."""
+    outcome is unknown. ``arguments``: the pattern that each argument's whole value must match.
+    ``rehearse``: what runs in a rehearsal; None: it may not be rehearsed."""
 
     name: str
     argv: tuple[str, ...]
@@ -78,6 +79,7 @@ class CommandSpec:
     folder: str = "/"
     lane: str = "default"
     arguments: Mapping[str, Pattern] = field(default_factory=dict)
+    rehearse: tuple[str, ...] | None = None
 
     def words(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
         """``argv`` or ``check`` with the arguments' values filled in."""
@@ -98,6 +100,21 @@ class CommandSpec:
         }
 
 
+PRIVATE = ("/run", "/tmp", "/var/tmp", "/var/spool", "/dev/shm")  # noqa: S108
+"""Folders of which a rehearsal has its own, unless the agent's file names others: what is in them
+belongs to running services, as sockets, locks, and mails that wait to be sent."""
+
+
+@dataclass(frozen=True)
+class RehearsalSettings:
+    """How rehearsals are isolated. ``memory``: percent of the server's memory that one may use,
+    ``cpu``: percent of all of its CPUs. ``private``: folders of which it has its own."""
+
+    memory: float = 50.0
+    cpu: float = 50.0
+    private: tuple[str, ...] = PRIVATE
+
+
 @dataclass(frozen=True)
 class AgentConfig:
     """The parsed file. ``broker``: a URL, with its secret. ``epoch``: the lowest possible; the
@@ -111,3 +128,9 @@ class AgentConfig:
     epoch: int = 1
     heartbeat: float = heartbeats.EVERY
     on_deposed: Sequence[str] = ()
+    rehearsals: RehearsalSettings = field(default_factory=RehearsalSettings)
+
+    @property
+    def rehearsable(self) -> list[str]:
+        """The names of the commands that may be rehearsed."""
+        return sorted(name for name, spec in self.commands.items() if spec.rehearse is not None)

@@ -14,11 +14,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mistral_failover.agent.daemon import messages, runner
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job, elapsed
+from mistral_failover.agent.daemon.isolation import Isolation
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity, State
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.settings import AgentConfig, CommandSpec
@@ -33,13 +34,15 @@ _T = TypeVar("_T")
 @dataclass(eq=False)
 class Program:
     """A program of a command, to run to its end. ``stop``, once set, kills it. ``began`` records
-    its process before its first instruction; if that raises, the program is killed."""
+    its process before its first instruction; if that raises, the program is killed.
+    ``isolation``: where it runs in a rehearsal; for :func:`drive` a `runner.Enclosure`, too."""
 
     spec: CommandSpec
     argv: list[str]
     command_id: str
     stop: threading.Event
     began: Callable[[ProcessIdentity], None] | None = None
+    isolation: Isolation | None = None
 
 
 Steps = Generator[Program, runner.ProgramExit, _T]
@@ -63,15 +66,20 @@ def drive(steps: Steps[_T]) -> _T:
 
 
 def _run(program: Program) -> runner.ProgramExit:
-    spec = program.spec
+    spec, isolation = program.spec, program.isolation
     ended = runner.run(
         program.argv,
         limit=spec.limit,
-        environment={**spec.variables(), runner.COMMAND_ID: program.command_id},
+        environment={
+            **spec.variables(),
+            runner.COMMAND_ID: program.command_id,
+            **({} if isolation is None else {runner.REHEARSAL: "yes"}),
+        },
         folder=spec.folder,
         account=spec.account,
         stop=program.stop,
         began=program.began,
+        inside=cast("runner.Enclosure | None", isolation),
     )
     if ended.held and program.began is not None:
         LOG.warning(
@@ -126,6 +134,9 @@ class Worker:
 
     def _after_a_failure(self, job: Job) -> dict[str, Any] | Refused | None:
         try:
+            if job.request.rehearsal is not None:
+                self._desk.rehearsals.end(job.request.rehearsal, "the agent failed")
+                return self._interrupted(job)
             self._leave(job, "unknown", "the agent failed while the command ran")
             row = self._found(job)
         except (sqlite3.Error, LookupError) as error:
@@ -138,6 +149,8 @@ class Worker:
     def _outcome(self, job: Job) -> Steps[dict[str, Any] | Refused | None]:
         """Return the outcome to send; None: nothing."""
         try:
+            if job.request.ends_rehearsal:
+                return self._end_rehearsal(job)
             state = self._found(job).state
             # An operator may have settled it while it waited.
             if state == "done" or (state == "unknown" and not (yield from self._find_out(job))):
@@ -148,7 +161,8 @@ class Worker:
             if self._found(job).state != "started":
                 request = job.request
                 self._journal.start(
-                    request.epoch, request.id, request.name, request.arguments, request.reply_to
+                    *(request.epoch, request.id, request.name, request.arguments),
+                    *(request.reply_to, request.rehearsal or ""),
                 )
             self._see_that_it_may_begin(job)
             return (yield from self._run(job, argv))
@@ -190,8 +204,26 @@ class Worker:
                 self._leave(job, "received", "it could not begin in time")
                 raise Refused("REFUSED", "The command did not begin in time.")
             if there:
-                return
+                break
             job.stop.wait(pauses.next())
+
+        if request.rehearsal is None:
+            left = self._desk.rehearsals.wait_until_gone()
+            if left:
+                LOG.error("%s begins although the rehearsal has not ended: %s", request.name, left)
+
+    def _end_rehearsal(self, job: Job) -> dict[str, Any]:
+        """Wait until nothing is left of the rehearsal, which was ended when the command came."""
+        began = elapsed()
+        left = self._desk.rehearsals.wait_until_gone()
+        code, said = (1, f"{left}\n") if left else (0, "")
+        self._record(job, runner.ProgramExit(code, "", said, elapsed() - began))
+        return self._recorded(job, replayed=False)
+
+    def _interrupted(self, job: Job) -> Refused:
+        """The rehearsal was ended while its command ran: nothing of the command is left."""
+        self._leave(job, "refused", "the rehearsal was ended while it ran")
+        return self._desk.rehearsals.ended()
 
     def _argv(self, job: Job) -> list[str]:
         return job.spec.words(job.spec.argv, messages.values_of(job.request.arguments, job.spec))
@@ -202,8 +234,16 @@ class Worker:
         def began(process: ProcessIdentity) -> None:
             self._journal.running(request.epoch, request.id, process)
 
-        LOG.info("%s (%s) begins", request.name, request.id)
-        ended = yield Program(job.spec, argv, request.id, job.stop, began)
+        rehearsal, isolation = request.rehearsal, None
+        if rehearsal is not None:
+            try:
+                isolation = self._desk.rehearsals.isolation(rehearsal)
+            except Refused as refusal:
+                self._leave(job, "refused", refusal.message)
+                raise
+        where = " in a rehearsal" if isolation else ""
+        LOG.info("%s (%s) begins%s", request.name, request.id, where)
+        ended = yield Program(job.spec, argv, request.id, job.stop, began, isolation)
         reach("agent.ended")
         LOG.info(
             "%s (%s) ended with %d after %.1f s",
@@ -212,6 +252,9 @@ class Worker:
             ended.exit_code,
             ended.seconds,
         )
+        if rehearsal is not None and (ended.stopped or not self._desk.rehearsals.lives(rehearsal)):
+            self._desk.rehearsals.end(rehearsal, "its first process has ended")
+            raise self._interrupted(job)
         if ended.stopped:
             why = "the member was deposed" if job.deposed else "the agent was stopped"
             self._leave(job, "unknown", f"it was killed because {why}")
@@ -288,8 +331,9 @@ def tidy_up(journal: Journal) -> list[JournalEntry]:
             if killed:
                 message += ", and its remaining processes were killed"
             LOG.warning("%s (%s): %s", row.name, row.id, message)
+            state: State = "refused" if row.rehearsal else "unknown"
             try:
-                journal.leave(row.epoch, row.id, "unknown", message)
+                journal.leave(row.epoch, row.id, state, message)
             except sqlite3.Error as error:
                 # Its outcome is examined when it is requested again and the journal is writable.
                 LOG.error("The journal is not usable: %s", error)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rehearsals: what is planned, and how one begins and ends."""

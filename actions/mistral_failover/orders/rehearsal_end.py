@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a rehearsal: what it came to is recorded, and its cleanup begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mistral_failover.convergence.records import (
+    GroupState,
+    JournalKind,
+    Traversal,
+    TraversalStatus,
+)
+from mistral_failover.convergence.traversals import begin
+from mistral_failover.model.ids import derived_id
+from mistral_failover.model.rehearsal_goal import ended_goal
+from mistral_failover.model.rehearsals import RehearsalOutcome
+from mistral_failover.orders.rehearsal_report import rehearsal_report
+from mistral_failover.runtime.request import Request
+from mistral_failover.store import details, plans, rehearsals
+from mistral_failover.store.rehearsals import RehearsalRow
+from mistral_failover.store.transaction import ProjectTransaction
+
+
+def condemn(request: Request, tx: ProjectTransaction, group_id: str, why: str) -> None:
+    """End the rehearsals of a group, in the transaction that starts a failover of it. The failover
+    does not wait for the cleanup, except for copies on the server on which it starts the
+    application (``resources.activation``)."""
+    for row in rehearsals.unfinished(tx, group_id):
+        if row["outcome"] != RehearsalOutcome.RUNNING:
+            continue
+        state, own = tx.lock_group(group_id, shared=False), tx.lock_group(row["id"], shared=False)
+        if state is not None and own is not None:
+            record_end(request, tx, state, own, row, RehearsalOutcome.ENDED, f"ended by: {why}")
+
+
+def record_end(
+    request: Request,
+    tx: ProjectTransaction,
+    state: GroupState,
+    own: GroupState,
+    row: RehearsalRow,
+    outcome: RehearsalOutcome,
+    reason: str,
+) -> None:
+    """Record what a rehearsal came to, and give its own group the goal that asks for nothing."""
+    definitions = request.runtime.definitions
+    types = definitions.group(tx, own).types
+    rows = details.operations_of(tx, traversal_id=own.current_traversal)
+    left_out = row["planned"]["left_out"]
+    report = rehearsal_report(rows, types, left_out, plans.durations(tx, state.id))
+    if not rehearsals.end(tx, row["id"], outcome, reason, cast(Mapping[str, Any], report)):
+        return
+    goal = ended_goal(state.name)
+    traversal = Traversal(
+        traversal_id(row["id"], "end"),
+        own.id,
+        goal.version,
+        TraversalStatus.IN_PROGRESS,
+        cause=f"the rehearsal of {state.name} has ended",
+    )
+    begin(tx, definitions, own, goal, traversal, own.current_traversal)
+    sentence = f"rehearsal {outcome.lower()}"
+    if outcome is RehearsalOutcome.PASSED and report["to_service"] is not None:
+        sentence += f": a failover would take {report['to_service']:.1f} s"
+    tx.journal(
+        state.id, f"{sentence}: {reason}" if reason else sentence, kind=JournalKind.REHEARSAL
+    )
+
+
+def traversal_id(rehearsal_id: str, what: str) -> str:
+    """Return the id of a traversal of a rehearsal; ``what``: begin or end."""
+    return derived_id(rehearsal_id, "rehearsal", what)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What drills recorded is a behaviour of the specification, and what they cannot have done is none.
+Two engines, two members and one role, as the specification has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spec import tlc, trace
+from support.drills import (
+    at_once,
+    drill,
+    killed_cloud_afterwards,
+    slow_down,
+    start_drill,
+    wait_for_sentence,
+)
+
+pytestmark = [
+    pytest.mark.spec,
+    pytest.mark.skipif(bool(tlc.missing()), reason=tlc.missing() or "-"),
+]
+OPTIONS = ("--latency", "zero", "--state-dir")
+
+
+def recorded(state_dir: Path, fault: str) -> trace.Recorded:
+    code, outcome, told = drill(*OPTIONS, str(state_dir), "--fault", fault)
+    assert code == 0, (told, outcome)
+    return trace.read(state_dir)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder for TLC."""
+    made = tmp_path / "tlc"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang", "slow", "host", "confirmed", "returns"])
+def test_a_drill_is_a_behaviour_of_the_specification(
+    fault: str, tmp_path: Path, folder: Path
+) -> None:
+    with killed_cloud_afterwards(tmp_path):
+        run = recorded(tmp_path, fault)
+    assert run.kinds["traversal"] >= 2
+    assert trace.fits(run, folder), "\n".join(run.records)
+
+
+def test_a_drill_whose_process_was_killed_is_one_as_well(tmp_path: Path, folder: Path) -> None:
+    options = (*OPTIONS, str(tmp_path), "--fault", "app", "--volumes", "2")
+    with killed_cloud_afterwards(tmp_path):
+        killed = start_drill(*options)
+        slow_down(tmp_path, "detach")
+        wait_for_sentence(tmp_path / "failover.sqlite", "Detach data_2 from db_a: started")
+        killed.kill()
+        killed.wait()
+        at_once(tmp_path)
+        code, outcome, told = drill(*options)
+    assert code == 0, (told, outcome)
+    run = trace.read(tmp_path)
+    assert run.kinds["steal"] > 0
+    assert trace.fits(run, folder), "\n".join(run.records)
+
+
+def test_what_no_drill_can_have_done_is_no_behaviour(tmp_path: Path) -> None:
+    """The volume moves before the proof; a step has no beginning; a lock is broken that no process
+    left; the fence has no end."""
+    with killed_cloud_afterwards(tmp_path):
+        run = recorded(tmp_path, "app")
+    whole = list(run.records)
+    fenced = next(n for n, each in enumerate(whole) if '"done", k |-> "fence"' in each)
+    began = max(n for n, each in enumerate(whole) if '"started", k |-> "app"' in each)
+    early = [each for n, each in enumerate(whole) if n != fenced]
+    early.insert(began, whole[fenced])
+    stolen = whole[began].replace("started", "steal")
+    wrong = {
+        "early": early,
+        "sudden": whole[:began] + whole[began + 1 :],
+        "stolen": [*whole[: began + 1], stolen, *whole[began + 1 :]],
+        "unproven": whole[:fenced] + whole[fenced + 1 :],
+    }
+    for name, records in {"right": whole, **wrong}.items():
+        folder = tmp_path / f"tlc-{name}"
+        folder.mkdir()
+        assert trace.fits(run, folder, records) == (name == "right"), name

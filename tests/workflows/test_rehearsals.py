@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rehearsals on the real engine with an emulated cloud: they touch nothing that serves, leave
+nothing behind, find a standby that cannot take over, and end at once for a real failover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import openstack
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import orders, recovery, rehearsals
+from mistral_failover.lab.emulator.client import EmulatorClient
+from support.activation import done
+from support.waiting import until
+
+ACTIVE = {"get_param": "active"}
+DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
+DATABASE = {
+    "type": "activation",
+    "depends_on": "data",
+    "properties": {
+        "member": ACTIVE,
+        "start": "start",
+        "stop": "stop",
+        "device": {"get_attr": ["data", "device"]},
+    },
+}
+CHECKS = {"checks": ["newest_row"]}
+
+
+def context() -> ActionContext:
+    return ActionContext(SecurityContext(), ExecutionContext())
+
+
+@pytest.fixture
+def group(protect: Callable[..., Any]) -> Any:
+    """A group that is up on db_a, with a check."""
+    made = protect(rehearsal=CHECKS)
+    made.cloud.add_application(
+        made.name,
+        start="start",
+        stop="stop",
+        checks=["newest_row"],
+        needs_volume=True,
+        stack=made.name,
+    )
+    made.activate()
+    return made
+
+
+def things(cloud: EmulatorClient) -> dict[str, list[Any]]:
+    """What the cloud has: volumes, snapshots, and what is attached and runs where."""
+    api = openstack.connect(cloud="emulated")
+    return {
+        "volumes": sorted((each.id, each.status) for each in api.block_storage.volumes()),
+        "snapshots": sorted(each.id for each in api.block_storage.snapshots()),
+        "guests": sorted(
+            (server, sorted(guest["volumes"]), sorted(guest["applications"]))
+            for server, guest in cloud.guests().items()
+        ),
+    }
+
+
+def now(cloud: EmulatorClient) -> int:
+    """The number of the last event."""
+    return max((int(each["seq"]) for each in cloud.audit()), default=0)
+
+
+def rehearse(group: Any, **more: Any) -> Any:
+    return group.run("rehearse", group=group.name, **more)
+
+
+def latest(group: Any) -> dict[str, Any]:
+    return dict(done(rehearsals.Rehearsals(group.name).run(context()))[0])
+
+
+def nothing_left(group: Any) -> None:
+    """Wait until the latest rehearsal is clean; sweeps do what no execution does."""
+
+    def swept() -> bool:
+        group.run("sweep")
+        return bool(latest(group)["clean"])
+
+    until(swept, "the rehearsal was never cleaned up")
+
+
+def test_a_rehearsal_passes_and_the_cloud_is_as_before(group: Any) -> None:
+    before, serving = things(group.cloud), group.status()["traversal"]["id"]
+
+    run = rehearse(group)
+
+    assert run.state == "SUCCESS", run.output
+    outcome = run.output["outcome"]
+    assert (outcome["status"], outcome["clean"]) == ("PASSED", True)
+    assert outcome["roles"] == {"active": "db_b"}
+    assert [each["passed"] for each in outcome["report"]["checks"]] == [True]
+    assert outcome["report"]["measured"] > 0
+    assert things(group.cloud) == before
+    assert group.status()["traversal"]["id"] == serving
+    assert group.runs_on() == ["db_a"]
+
+
+def test_nothing_of_the_serving_member_was_asked_for(group: Any) -> None:
+    since, server = now(group.cloud), group.server("db_a")
+    volume = group.volume()
+
+    assert rehearse(group).state == "SUCCESS"
+
+    changes = [
+        each["path"]
+        for each in group.cloud.audit(since)
+        if each["kind"] == "request" and each["method"] != "GET"
+    ]
+    assert changes
+    assert not [path for path in changes if server in path or volume in path]
+
+
+@pytest.mark.parametrize(
+    "how", ["lacks_package", "misconfigured", "data_full", "lacks_mount_point", "denied"]
+)
+def test_a_standby_that_cannot_start_is_found(group: Any, how: str) -> None:
+    before = things(group.cloud)
+    group.cloud.fault("server", group.server("db_b"), how)
+
+    run = rehearse(group)
+
+    assert run.state == "ERROR"
+    outcome = run.output["outcome"]
+    assert (outcome["status"], outcome["clean"]) == ("FAILED", True)
+    assert "start on db_b ended with" in outcome["reason"]
+    assert things(group.cloud) == before
+    group.cloud.fault("server", group.server("db_b"), "repaired")
+
+
+@pytest.mark.parametrize("how", ["old_agent", "not_isolated"])
+def test_an_agent_that_cannot_rehearse_is_refused_before_anything_is_made(
+    group: Any, how: str
+) -> None:
+    group.cloud.fault("server", group.server("db_b"), how)
+    since = now(group.cloud)
+
+    def refused() -> bool:
+        found = orders.Rehearse(group.name).run(context())
+        return isinstance(found, Result) and found.error["code"] == "NOT_REHEARSABLE"
+
+    until(refused, "it was never refused")
+    made = [each["kind"] for each in group.cloud.audit(since)]
+    assert "transition_started" not in made
+    group.cloud.fault("server", group.server("db_b"), "repaired")
+
+
+def test_a_failover_ends_a_rehearsal_and_does_not_wait_for_its_cleanup(group: Any) -> None:
+    group.cloud.set_latency(command_start=1.0)
+    execution = group.start("rehearse", group=group.name)
+    until(lambda: "start" in str(group.cloud.audit()), "the application was never started")
+    until(lambda: _rehearsed(group), "nothing was rehearsed")
+
+    run = group.run("failover", group=group.name, lost=["db_a"])
+
+    assert run.state == "SUCCESS", run.output
+    assert group.runs_on() == ["db_b"]
+    group.cloud.set_latency(command_start=0)
+    assert group.ended(execution).state == "ERROR"
+    nothing_left(group)
+    assert latest(group)["status"] == "ENDED"
+    assert group.holders() == ["db_b"]
+    assert not things(group.cloud)["snapshots"]
+
+
+def _rehearsed(group: Any) -> bool:
+    return any(g["volumes"] for s, g in group.cloud.guests().items() if s == group.server("db_b"))
+
+
+def test_a_rehearsal_whose_execution_dies_is_ended_and_cleaned_by_a_sweep(
+    group: Any,
+) -> None:
+    before = things(group.cloud)
+    begun = done(orders.Rehearse(group.name).run(context()))
+    done(recovery.Advance(begun["traversal"], "move_volumes").run(context()))
+    assert things(group.cloud) != before
+
+    nothing_left(group)
+
+    assert latest(group)["status"] == "PASSED"
+    assert things(group.cloud) == before
+
+
+def test_a_second_rehearsal_is_refused_while_the_first_one_runs(group: Any) -> None:
+    done(orders.Rehearse(group.name).run(context()))
+
+    found = orders.Rehearse(group.name).run(context())
+
+    assert isinstance(found, Result)
+    assert found.error["code"] == "REHEARSAL_RUNNING"
+    nothing_left(group)
+
+
+def test_a_repeat_of_the_same_execution_starts_no_second_one(group: Any) -> None:
+    run = rehearse(group)
+    assert run.state == "SUCCESS"
+    assert len(done(rehearsals.Rehearsals(group.name).run(context()))) == 1
+
+
+def test_a_group_that_is_rehearsed_cannot_be_deleted(group: Any) -> None:
+    from mistral_failover.actions import groups
+
+    done(orders.Rehearse(group.name).run(context()))
+    found = groups.Undefine(group.name, release=True).run(context())
+    assert isinstance(found, Result)
+    assert found.error["code"] == "NOT_AT_REST"
+    nothing_left(group)
+
+
+def test_an_order_without_a_standby_is_refused(protect: Callable[..., Any]) -> None:
+    made = protect(servers=("db_a",))
+    made.activate()
+    found = orders.Rehearse(made.name).run(context())
+    assert isinstance(found, Result)
+    assert found.error["code"] == "NO_STANDBY"
+
+
+def test_a_plan_says_what_would_be_made_and_makes_nothing(group: Any) -> None:
+    since = now(group.cloud)
+    planned = done(rehearsals.PreviewRehearsal(group.name).run(context()))
+    assert (planned["lost"], planned["roles"]) == ("db_a", {"active": "db_b"})
+    assert [each["resource"] for each in planned["volumes"]] == ["data"]
+    assert (planned["gib"], planned["checks"]) == (2, ["newest_row"])
+    assert planned["left_out"] == {"routing": "stack_parameters"}
+    changed = [
+        e for e in group.cloud.audit(since) if e["kind"] == "request" and e["method"] != "GET"
+    ]
+    assert not [e for e in changed if "volume" in e["path"]]
+
+
+def test_the_groups_of_rehearsals_are_shown_nowhere(group: Any) -> None:
+    from mistral_failover.actions import reports
+
+    done(orders.Rehearse(group.name).run(context()))
+    listed = done(reports.Status().run(context()))
+    assert [name for name in listed["groups"] if "rehearsal" in name] == []
+    nothing_left(group)
+
+
+def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_instant(
+    protect: Callable[..., Any],
+) -> None:
+    def with_logs(stack: dict[str, Any]) -> dict[str, Any]:
+        logs = {"type": "OS::Cinder::Volume", "properties": {"size": 2}}
+        return {**stack, "resources": {**stack["resources"], "logs_volume": logs}}
+
+    logs = {**DATA, "properties": {**DATA["properties"], "volume": "logs_volume"}}
+    made = protect(
+        {"data": DATA, "logs": logs, "database": {**DATABASE, "depends_on": ["data", "logs"]}},
+        template=with_logs,
+    )
+    made.activate()
+    planned = done(rehearsals.PreviewRehearsal(made.name).run(context()))
+    assert (planned["gib"], planned["consistent"]) == (6, False)
+    assert rehearse(made).output["outcome"]["status"] == "PASSED"
