@@ -207,7 +207,7 @@ def test_what_was_rehearsed_is_not_in_effect(node: Node, port: int) -> None:
         beat = node.channel.heard(node.address)
 
         assert beat is not None
-        assert beat.in_effect == frozenset()
+        assert beat.in_effect == ()
         assert beat.running == ()
         assert beat.rehearsals is not None
         assert beat.rehearsals.current == REHEARSAL
