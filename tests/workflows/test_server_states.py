@@ -201,6 +201,20 @@ def test_the_doctor_warns_of_a_standby_in_the_state_and_names_what_ends_it(
     assert member_findings(it, "db_b") == []
 
 
+def test_the_doctor_names_what_gives_the_group_its_only_standby_back(
+    case: Callable[..., Case],
+) -> None:
+    it = case("paused", THREE[:2])
+    it.enter()
+
+    (remedy,) = [
+        row["remedy"]
+        for row in it.group.examined_all("members")
+        if row["sentence"] == "no member can take over"
+    ]
+    assert remedy == f"openstack server unpause {it.group.server('db_b')}"
+
+
 def test_the_doctor_warns_of_a_holder_that_could_not_give_its_volumes_away(
     case: Callable[..., Case],
 ) -> None:
@@ -277,6 +291,9 @@ def test_a_holder_that_a_person_stopped_names_first_what_wakes_it(
 
     assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
     assert it.group.status()["service"]["status"] == "DOWN"
+    said = [each["remedy"] for each in it.group.examined_all("members") if each["level"] == "error"]
+    assert [each.partition("; ")[0] for each in said] == [first_shown(it)]
+    assert "; or instead: failover start" in said[0]
 
 
 def test_a_locked_holder_degrades_the_group_until_it_is_unlocked(case: Callable[..., Case]) -> None:

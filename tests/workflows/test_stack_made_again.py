@@ -68,6 +68,9 @@ def test_a_stack_that_was_deleted_is_named_with_the_ways_out(
     assert reason.startswith(f"stack {group.name} does not exist any more")
     commands = [each.command for each in advice(group.status())]
     assert commands[0] == f"failover group delete {group.name}"
+    error = group.run("activate_first", group=group.name).output["error"]
+    assert f"stack {group.name} does not exist any more" in error["message"]
+    assert all(command in error["remedy"] for command in commands)
     group.run("remove", group=group.name).assert_succeeded()
 
 

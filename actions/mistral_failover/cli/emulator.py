@@ -15,6 +15,7 @@ from cliff.show import ShowOne
 from mistral_failover.cli import connection
 from mistral_failover.cli.arguments import GROUP, Arguments, argument
 from mistral_failover.cli.base import for_people
+from mistral_failover.model.text import counted
 
 if TYPE_CHECKING:
     from mistral_failover.lab.emulator.client import EmulatorClient
@@ -85,6 +86,8 @@ class Break(Arguments, ShowOne):
                 _fill(cloud, full=not parsed_args.repair)
             else:
                 struck = server if target == "server" else _host(cloud, server)
+                if target == "host":
+                    self._say_who_shares(cloud, struck, server)
                 cloud.fault(target, struck, repairing if parsed_args.repair else fault)
                 if parsed_args.repair:
                     _start(Path(facts["clouds_file"]), server)
@@ -104,6 +107,16 @@ class Break(Arguments, ShowOne):
             "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
+
+    def _say_who_shares(self, cloud: EmulatorClient, host: str, server: str) -> None:
+        """Say which other servers are on a host: no alarm comes for these."""
+        others = sorted(each for each, guest in cloud.guests().items() if guest["host"] == host)
+        others = [each for each in others if each != server]
+        if others:
+            self.app.stderr.write(
+                f"Host {host} also has {counted(len(others), 'other server')}, of this group or of "
+                f"others, without an alarm: {', '.join(others)}\n"
+            )
 
 
 def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
-from mistral_failover.model.remedies import another_server, command, need
+from mistral_failover.model.remedies import STACK_GONE, another_server, command, instead, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
@@ -144,7 +144,7 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
             raise
         yield error(
             f"stack {name} does not exist",
-            subject.advised(need("END_GROUP"), need("ADOPT_LATER")),
+            subject.advised(*STACK_GONE),
         )
         return
     state = subject.snapshot.state
@@ -260,7 +260,9 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     elif holders and len(seen) == 1:
         yield _alone(subject, seen[0].name)
     elif holders:
-        yield error("no member can take over", f"failover member list {subject.name}")
+        ways = [each for fact in facts if fact.name not in holders for each in fact.needs]
+        known = subject.advised(*ways) if ways else f"failover member list {quote(subject.name)}"
+        yield error("no member can take over", known)
     yield from _shared(subject, {m.server_id: m.name for m in seen})
     yield from _host(subject, [(m.name, m.server_id) for m in seen])
     yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
@@ -290,11 +292,8 @@ def _moved(subject: ExaminedGroup, holder: MemberFact) -> str:
     if holder.unseen or holder.marked:
         return f"failover plan {quote(subject.name)}"
     lost = [holder.name]
-    try:
-        freeing = server_state(subject.examination.cloud, holder.server_id or "").freeing
-    except CloudError:
-        freeing = ()
-    return subject.advised(*freeing, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+    moved = need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost)
+    return subject.advised(*holder.needs, *(instead(moved) if holder.needs else moved))
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:

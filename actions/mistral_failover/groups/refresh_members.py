@@ -26,7 +26,7 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.group import Group
-from mistral_failover.model.remedies import command
+from mistral_failover.model.remedies import STACK_GONE, command, sentence
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -128,7 +128,14 @@ def members_now(cloud: Cloud, snapshot: GroupSnapshot) -> list[candidates.HeatMe
     group's."""
     state, group = snapshot.state, snapshot.group
     if group.stack is not None and state.stack_id is not None and state.stack_name == group.stack:
-        refuse_another(group.name, group.stack, state.stack_id, stack_id(cloud, group.stack))
+        try:
+            now = stack_id(cloud, group.stack)
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                error.message = f"stack {group.stack} does not exist any more"
+                error.remedy = f"{sentence(STACK_GONE, group.name)}."
+            raise
+        refuse_another(group.name, group.stack, state.stack_id, now)
     return members_of(cloud, group)
 
 

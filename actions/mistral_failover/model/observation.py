@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Self
 
-from mistral_failover.model.remedies import Need, another_server, need
+from mistral_failover.model.remedies import STACK_GONE, Need, another_server, need
 from mistral_failover.model.stored import Stored
 
 
@@ -348,7 +348,7 @@ def judged(
 def _of_stack(another: str, gone: str) -> Flaw | None:
     if another:
         return Flaw(another, (need("ADOPT_STACK"),))
-    return Flaw(gone, (need("END_GROUP"), need("ADOPT_LATER"))) if gone else None
+    return Flaw(gone, STACK_GONE) if gone else None
 
 
 def _moved(

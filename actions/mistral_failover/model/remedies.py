@@ -551,6 +551,10 @@ def instead(needed: Iterable[Need]) -> tuple[Need, ...]:
     return tuple(replace(each, instead=True) for each in needed)
 
 
+STACK_GONE = need("END_GROUP"), need("ADOPT_LATER")
+"""What a group needs whose stack was deleted."""
+
+
 def another_server(stack: str | None, member: str) -> Need:
     """Return what gives a member of a group another server: Heat makes one, or without a stack an
     operator names one."""

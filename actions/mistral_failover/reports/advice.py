@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mistral_failover.model.observation import Condition, Service
 from mistral_failover.model.remedies import (
+    STACK_GONE,
     Advice,
     Need,
     NeedDocument,
@@ -47,7 +48,7 @@ def _needs(status: StatusReport) -> Iterable[Need]:
         if service["another_stack"]:
             return [need("ADOPT_STACK")]
         if service["stack_gone"]:
-            return [need("END_GROUP"), need("ADOPT_LATER")]
+            return list(STACK_GONE)
     match status["status"]:
         case "BLOCKED":
             return _unblocking(status) or [*_of_failure(status), need("SWEEP")]

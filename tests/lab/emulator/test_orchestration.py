@@ -31,6 +31,16 @@ def group_id(demo: Clients, stack: str) -> str:
     return str(demo.heat.resources.get(stack, "members").physical_resource_id)
 
 
+def test_the_list_of_resources_has_the_filters_of_heat(demo: Clients, group: str) -> None:
+    def names(**filters: str) -> list[str]:
+        return [row.resource_name for row in demo.heat.resources.list(group, filters=filters)]
+
+    assert names(status="COMPLETE") == names()
+    assert names(status="FAILED") == []
+    assert names(name="members") == ["members"]
+    assert names(name="members", action="UPDATE") == []
+
+
 @pytest.fixture
 def group(emulator: EmulatorClient, request: pytest.FixtureRequest) -> str:
     name = f"group-{abs(hash(request.node.name))}"

@@ -5,6 +5,7 @@ A PATCH (or PUT) of a stack whose action is in progress is accepted and the newe
 convergence Heat; only a stack that is being deleted refuses it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_utils import strutils
@@ -386,7 +387,27 @@ def _list_resources(call: Call) -> Any:
     depth = call.query("nested_depth") or "0"
     if not depth.isdigit():
         raise refused(400, f"Only integer is allowed by 'nested_depth': {depth}", "HTTPBadRequest")
-    return {"resources": _resources_of(call, find(call), int(depth))}
+    wanted = {
+        name: value for key, name in _FILTERS.items() if (value := call.query(key)) is not None
+    }
+    rows = _resources_of(call, find(call), int(depth))
+    return {"resources": [row for row in rows if _has(row, wanted)]}
+
+
+_FILTERS = {
+    "name": "resource_name",
+    "type": "resource_type",
+    "physical_resource_id": "physical_resource_id",
+    "action": "action",
+    "status": "status",
+}
+"""By the filter of Heat's list of resources, what of a row it compares."""
+
+
+def _has(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    action, _, status = row["resource_status"].partition("_")
+    values = {**row, "action": action, "status": status}
+    return all(values[name] == value for name, value in wanted.items())
 
 
 def _find_resource(call: Call) -> tuple[Stack, StackResource]:
