@@ -364,8 +364,11 @@ def _delete_member(call: Call) -> Any:
 
 
 def routes() -> list[Route]:
-    """Octavia's routes."""
-    base = "/load-balancer/v2/lbaas"
+    """Octavia's routes, by both names of its version."""
+    return [*_routes("/load-balancer/v2/lbaas"), *_routes("/load-balancer/v2.0/lbaas")]
+
+
+def _routes(base: str) -> list[Route]:
     balancer, pool = f"{base}/loadbalancers/{{balancer_id}}", f"{base}/pools/{{pool_id}}"
     members, member = f"{pool}/members", f"{pool}/members/{{member_id}}"
     table = (
