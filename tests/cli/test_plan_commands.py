@@ -227,6 +227,25 @@ def test_a_healthy_member_is_not_fenced_unless_a_person_is_sure(deployment: Any)
     assert deployment.status(group)["lost"] == ["db_a"]
 
 
+def test_a_member_whose_server_runs_again_since_the_last_look_is_not_fenced_unasked(
+    deployment: Any,
+) -> None:
+    group = "runs-again"
+    deployment.protect(group)
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    operator = Operator(deployment.cloud)
+    operator.act(server, "pause")
+    deployment.failover("sweep", group)
+    assert deployment.status(group)["service"]["gone"] == ["db_a"]
+    operator.act(server, "unpause")
+
+    doubted = deployment.failover("start", group, "--lost", "db_a", typed="n\n")
+
+    assert doubted.returncode == 1
+    assert "db_a looked healthy" in doubted.stderr
+    assert deployment.status(group)["lost"] == []
+
+
 def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployment: Any) -> None:
     group = "recovers"
     deployment.protect(group)

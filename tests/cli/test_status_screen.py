@@ -67,6 +67,25 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
     assert screen().startswith("payments is SERVING on db_a since 07:53:00 (7 min 00 s)\n")
 
 
+def test_what_a_look_found_is_shown_with_its_age() -> None:
+    found = {"reasons": ["its server is PAUSED"], "gone": ["db_a"]}
+    aged = screen(status(service=service("DOWN", seen_at=NOW - 36.0, **found)))
+    new = screen(status(service=service("DOWN", seen_at=NOW - 2.0, **found)))
+
+    assert "\n  (seen 36.0 s ago; to look again: failover sweep payments)\n" in aged
+    assert "seen 2" not in new
+
+
+def test_the_next_try_is_not_said_to_be_in_the_past() -> None:
+    failure = {**unproven()["failure"], "resource": "data", "since": NOW - 60}
+
+    def said(again_at: float) -> str:
+        return screen(status("BLOCKED", failure={**failure, "again_at": again_at}), 400)
+
+    assert f"next try after {clock(NOW + 20)}" in said(NOW + 20)
+    assert "next try with the next sweep" in said(NOW - 20)
+
+
 def test_the_details_say_who_would_take_over() -> None:
     def protection(**more: Any) -> str:
         return status_screen.facts(status(service=service(**more))).get("protected by", "")
@@ -118,7 +137,7 @@ def test_commands_are_numbered_and_say_when_to_type_them() -> None:
     assert lines[start + 1 : start + 5] == [
         "  1. Once db_a or its host answers (tries to fence again):",
         "     failover start payments --lost db_a",
-        "  2. Once you are sure that db_a is off:",
+        "  2. Or, once you are sure that db_a is off:",
         f"     {COMMAND}",
     ]
     assert "Waiting for: the proof that db_a is off" in lines

@@ -32,7 +32,7 @@ from mistral_failover.model.observation import (
     judged,
     service_state,
 )
-from mistral_failover.model.remedies import need
+from mistral_failover.model.remedies import commands, need, sentence
 
 ROLES = {"active": "db_a"}
 GONE = ObservedPresence(Presence.GONE, "its server is gone")
@@ -92,6 +92,29 @@ def test_of_a_guest_that_may_be_dead_a_move_comes_before_a_reboot(standby: bool)
     (flaw, *_) = found.flaws
     moved = (need("MOVE_SILENT", lost=["db_a"], silent="db_a"), need("DIAGNOSE"))
     assert flaw.needs == (moved if standby else (reboot,))
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_move_is_another_way_than_what_makes_the_server_run(cold: bool) -> None:
+    unpause = need("UNPAUSE_SERVER", server="s-a")
+    paused = ObservedPresence(Presence.GONE, "its server is PAUSED", (unpause,))
+    holder = ObservedMember("db_a", ("active",), paused, "it is PAUSED", Condition.STOPPED)
+    standbys = [] if cold else [member("db_b")]
+
+    needs = judged(ROLES, [holder, *standbys], [], cold=cold).needs
+
+    first, *others = commands(needs, "payments")
+    assert (first.command, first.optional) == ("openstack server unpause s-a", False)
+    assert [each.condition[:2] for each in others] == ["or", "or"]
+    assert all(each.optional for each in others)
+    assert "; or instead: failover start payments --lost db_a" in sentence(needs, "payments")
+
+
+def test_a_move_alone_is_not_another_way() -> None:
+    needs = judged(ROLES, [member("db_a", GONE), member("db_b")], []).needs
+
+    move, plan = commands(needs, "payments")
+    assert (move.condition, move.optional, plan.optional) == ("", False, True)
 
 
 def test_a_silent_agent_of_the_active_member_degrades_the_group() -> None:

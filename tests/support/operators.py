@@ -188,23 +188,25 @@ class Operator:
         url = f"{self._url}/orchestration/v1/{self._project}/stacks/{stack}"
         return dict(self._done("GET", url, None, self._demo).json()["stack"])
 
-    def update_stack(self, stack: str, **parameters: Any) -> None:
-        """``openstack stack update --existing --parameter NAME=VALUE STACK``; returns when it is
-        done."""
-        self._update_stack(stack, {"parameters": parameters})
+    def update_stack(self, stack: str, *, ends: str = "UPDATE_COMPLETE", **parameters: Any) -> None:
+        """``openstack stack update --existing --parameter NAME=VALUE STACK``; returns when it
+        ``ends`` so."""
+        self._update_stack(stack, {"parameters": parameters}, ends)
 
     def update_template(self, stack: str, template: dict[str, Any]) -> None:
         """``openstack stack update --existing --template FILE STACK``; returns when it is done."""
         self._update_stack(stack, {"template": template})
 
-    def _update_stack(self, stack: str, body: dict[str, Any]) -> None:
+    def _update_stack(
+        self, stack: str, body: dict[str, Any], ends: str = "UPDATE_COMPLETE"
+    ) -> None:
         base = f"{self._url}/orchestration/v1/{self._project}/stacks"
         shown = self._done("GET", f"{base}/{stack}", None, self._demo).json()["stack"]
         path, before = f"{base}/{stack}/{shown['id']}", shown["updated_time"]
         self._done("PATCH", path, body, self._demo)
         for _ in range(500):
             shown = self._done("GET", path, None, self._demo).json()["stack"]
-            if shown["stack_status"] == "UPDATE_COMPLETE" and shown["updated_time"] != before:
+            if shown["stack_status"] == ends and shown["updated_time"] != before:
                 return
             time.sleep(0.02)
         raise AssertionError(shown)

@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import orders, recovery, rehearsals
+from mistral_failover.actions import groups, orders, recovery, rehearsals, reports
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.activation import done
 from support.waiting import until
@@ -102,6 +102,22 @@ def test_a_rehearsal_passes_and_the_cloud_is_as_before(group: Any) -> None:
     assert things(group.cloud) == before
     assert group.status()["traversal"]["id"] == serving
     assert group.runs_on() == ["db_a"]
+
+
+@pytest.mark.parametrize(("how", "status", "ok"), [("", "PASSED", 1), ("denied", "FAILED", 0)])
+def test_status_and_metrics_show_the_last_rehearsal(
+    group: Any, how: str, status: str, ok: float
+) -> None:
+    group.cloud.fault("server", group.server("db_b"), how or "repaired")
+
+    rehearse(group)
+
+    shown = group.status()["rehearsal"]
+    assert (shown["status"], shown["on"], shown["running"]) == (status, ["db_b"], False)
+    assert group.observed()["status"] == ("SERVING" if ok else "DEGRADED")
+    rows = done(reports.Metrics().run(context()))["families"]["rehearsal_ok"]
+    assert [row["value"] for row in rows if row["labels"]["group"] == group.name] == [ok]
+    group.cloud.fault("server", group.server("db_b"), "repaired")
 
 
 def test_nothing_of_the_serving_member_was_asked_for(group: Any) -> None:
@@ -206,8 +222,6 @@ def test_a_repeat_of_the_same_execution_starts_no_second_one(group: Any) -> None
 
 
 def test_a_group_that_is_rehearsed_cannot_be_deleted(group: Any) -> None:
-    from mistral_failover.actions import groups
-
     done(orders.Rehearse(group.name).run(context()))
     found = groups.Undefine(group.name, release=True).run(context())
     assert isinstance(found, Result)
@@ -237,8 +251,6 @@ def test_a_plan_says_what_would_be_made_and_makes_nothing(group: Any) -> None:
 
 
 def test_the_groups_of_rehearsals_are_shown_nowhere(group: Any) -> None:
-    from mistral_failover.actions import reports
-
     done(orders.Rehearse(group.name).run(context()))
     listed = done(reports.Status().run(context()))
     assert [name for name in listed["groups"] if "rehearsal" in name] == []

@@ -438,3 +438,42 @@ def test_a_failure_after_a_move_rolls_nothing_back_unless_the_group_file_says_so
 
     run.assert_failed_with("FAILED")
     assert up.status()["roles"] == {"active": "db_a"}
+
+
+# -- it is refused before anything is stopped
+
+
+def refused(group: Any, code: str) -> str:
+    """Why a planned move is refused; nothing was stopped or changed for it."""
+    epochs = [member["epoch"] for member in group.status()["members"]]
+    told = group.told()
+
+    run = switch(group).assert_failed_with(code)
+
+    assert at(group) == (["db_a"], ["db_a"])
+    assert [each for each in group.told() if not each.startswith("REFUSED: ")] == told
+    assert [member["epoch"] for member in group.status()["members"]] == epochs
+    return str(run.output["error"])
+
+
+def test_a_move_that_would_update_a_failed_stack_is_refused(up: Any) -> None:
+    up.cloud.api_fault("stack_patch", "fail")
+    operator = Operator(up.cloud)
+    operator.update_stack(up.name, ends="UPDATE_FAILED")
+
+    assert f"openstack stack failures list {up.name}" in refused(up, "STACK_FAILED")
+
+    operator.update_stack(up.name)
+    switch(up).assert_succeeded()
+
+
+@pytest.mark.parametrize("member", ["db_a", "db_b"])
+def test_a_move_from_or_to_a_locked_server_is_refused(up: Any, member: str) -> None:
+    operator, server = Operator(up.cloud), up.server(member)
+    operator.act(server, "lock")
+
+    code = "SERVER_BUSY" if member == "db_a" else "NO_ELIGIBLE_MEMBER"
+    assert f"openstack server unlock {server}" in refused(up, code)
+
+    operator.act(server, "unlock")
+    switch(up, to="db_b").assert_succeeded()

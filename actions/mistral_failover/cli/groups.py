@@ -182,7 +182,11 @@ class Create(_DefinitionCommand):
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
         if not parsed_args.dry_run:
-            missing = self._missing(given.name)
+            found = self._found(given.name)
+            missing = _missing(found)
+            for row in found:
+                if (row["check"], row["level"]) == ("fence", "ok"):
+                    self.app.stderr.write(f"{row['sentence']}\n")
             facts["missing"] = _missing_lines(missing) if for_people(parsed_args) else missing
         return facts
 
@@ -191,18 +195,23 @@ class Create(_DefinitionCommand):
         created again."""
         return bool(self.run_action("failover.status", group=name)["restored"])
 
-    def _missing(self, name: str) -> list[dict[str, str]]:
-        """Return what the doctor finds missing for a failover of the group."""
+    def _found(self, name: str) -> list[FindingDocument]:
+        """Return what the doctor finds about a failover of the group."""
         try:
             report: DoctorReport = self.run_action("failover.doctor", group=name)
             rows = report["findings"]
         except CommandFailed as failed:  # the group itself exists
             rows = [_not_checked(name, failed)]
-        return [
-            {key: row[key] for key in ("check", "level", "sentence", "remedy")}
-            for row in rows
-            if row["group"] == name and row["level"] != "ok"
-        ]
+        return [row for row in rows if row["group"] == name]
+
+
+def _missing(found: list[FindingDocument]) -> list[dict[str, str]]:
+    """Return what of it is missing."""
+    return [
+        {key: row[key] for key in ("check", "level", "sentence", "remedy")}
+        for row in found
+        if row["level"] != "ok"
+    ]
 
 
 def _not_checked(name: str, failed: CommandFailed) -> FindingDocument:

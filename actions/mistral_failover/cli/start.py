@@ -8,6 +8,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import base, connection, order
@@ -94,8 +95,13 @@ class Start(order.Order):
 
     def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
         """Ask whether members are lost that served when they were seen last, or of which nothing
-        is known now. Raises CommandFailed."""
+        is known now. What was not running when it was seen last is looked at again. Raises
+        CommandFailed."""
         status = self.run_action("failover.status", group=group)
+        if set(lost) & set(status["service"]["gone"]):  # it may have been started since
+            with suppress(connection.CommandFailed):
+                self.run_action("failover.observe", group=group)
+            status = self.run_action("failover.status", group=group)
         service = status["service"]
         seen = service["seen_at"] or service["since"]
         if service["status"] not in (*_SERVES, Service.UNKNOWN) or seen is None:

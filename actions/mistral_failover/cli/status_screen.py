@@ -37,6 +37,7 @@ has a limit."""
 _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
+_YOUNG = 5.0  # seconds: what a younger look found is as good as new
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _IN_SUMMARY = frozenset({"service", "waiting for"})
 NOT_IN_FORCE = "The latest definition is not in force: a failover moves what was reached before it."
@@ -67,6 +68,9 @@ def summary(status: StatusReport, width: int) -> list[str]:
     lines = _wrapped(headline(status), width)
     for reason in status["service"]["reasons"]:
         lines += _wrapped(f"- {reason}", width, indent="  ")
+    lines += (
+        [f"  (seen {age} ago; to look again: {_sweep(status)})"] if (age := _age(status)) else []
+    )
     if state := _engine(status):
         lines += _wrapped(state, width)
     if status["in_force"]["differs"]:
@@ -82,6 +86,20 @@ def summary(status: StatusReport, width: int) -> list[str]:
     for number, each in enumerate(found, 1):
         lines += _numbered(f"{number}.", each, width)
     return lines
+
+
+def _age(status: StatusReport) -> str:
+    """Return how old the look is that found the reasons, if what it found may be over; else
+    empty."""
+    service = status["service"]
+    if not service["reasons"] or service["seen_at"] is None:
+        return ""
+    age = status["now"] - service["seen_at"]
+    return lasted(age) if age >= _YOUNG else ""
+
+
+def _sweep(status: StatusReport) -> str:
+    return f"failover sweep {shlex.quote(status['group'])}"
 
 
 def headline(status: StatusReport) -> str:
@@ -132,9 +150,13 @@ def awaited(status: StatusReport) -> Iterable[str]:
     if failure and failure["resource"] not in {row["resource"] for row in status["remedies"]}:
         yield (
             f"the cause of this to be repaired, since {clock(failure['since'])}: {failure['what']} "
-            f"(next try after {clock(failure['again_at'])}; at once: "
-            f"failover sweep {shlex.quote(status['group'])})"
+            f"({_next_try(failure['again_at'], status['now'])}; at once: "
+            f"{_sweep(status)})"
         )
+
+
+def _next_try(at: float, now: float) -> str:
+    return f"next try after {clock(at)}" if at > now else "next try with the next sweep"
 
 
 def awaited_starts(status: StatusReport) -> Iterable[str]:

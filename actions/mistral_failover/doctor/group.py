@@ -35,6 +35,7 @@ from mistral_failover.resources.resolution import LIMIT, resolve
 from mistral_failover.resources.restart.disks import disks_of
 from mistral_failover.resources.restart.evacuate import NAME as EVACUATE
 from mistral_failover.resources.restart.evacuate import PROOFS
+from mistral_failover.resources.volume_attachment import kept_on_a_dead_host
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -265,8 +266,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
     hosts = {f.host for f in facts if f.host}
     if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
-        yield error(
-            "all members are on one host and would fail together",
+        yield warn(
+            "all members are on one host: they protect from the death of a server, not of the host",
             "Give the servers an anti-affinity server group.",
         )
 
@@ -474,6 +475,7 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
         if isinstance(kind, FenceRung):
             for sentence, remedy in kind.missing(rung, examined):
                 yield error(sentence, remedy)
+    then = f"; {waits}" if (waits := kept_on_a_dead_host(group)) else ""
     for_dead_host = [kind for kind in kinds if kind.for_dead_host]
     if not for_dead_host:
         yield warn(
@@ -483,9 +485,9 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
             f"{confirm_command(subject.name, 'MEMBER')}",
         )
     elif all(kind.asks_operator for kind in for_dead_host):
-        yield ok(f"ladder: {said}; for a dead host an operator must confirm")
+        yield ok(f"ladder: {said}; for a dead host an operator must confirm{then}")
     else:
-        yield ok(f"ladder: {said}")
+        yield ok(f"ladder: {said}{then}")
 
 
 def offered(subject: ExaminedGroup) -> Iterable[Finding]:

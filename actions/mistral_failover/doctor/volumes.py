@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
@@ -52,17 +53,28 @@ def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
         and r.action in (Action.CREATE, Action.UPDATE)
         and r.status == Status.COMPLETE
     }
+    leaving = {
+        (r.name, str(r.attributes.get("server_id"))): r
+        for r in records
+        if r.type == ATTACHMENT and r.action == Action.DELETE and not r.gone
+    }
     for spec in specs:
         # Named by the group file itself, it is what is in force, whatever the present goal has.
         named = spec.properties.get("volume")
         volume = named if isinstance(named, str) else wanted.get(spec.name)
         if isinstance(volume, str):
-            yield from _volume(subject, spec.name, volume, here.get(spec.name))
+            yield from _volume(subject, spec.name, volume, here.get(spec.name), leaving)
 
 
 def _volume(
-    subject: ExaminedGroup, name: str, volume: str, record: Record | None
+    subject: ExaminedGroup,
+    name: str,
+    volume: str,
+    record: Record | None,
+    leaving: Mapping[tuple[str, str], Record],
 ) -> Iterable[Finding]:
+    """Check a volume. ``leaving``: the attachments that the group is about to end, by name and
+    server."""
     cloud, stack = subject.examination.cloud, subject.snapshot.group.stack
     try:
         refuse_unmovable(cloud, stack, {volume: [record.member or ""] if record else []})
@@ -77,6 +89,13 @@ def _volume(
     holders = [str(SERVER_ID.of(held)) for held in found.attachments]
     if record is not None and subject.snapshot.reached:
         yield from _where(subject, name, identity, holders, record)
+    elif left := [leaving[name, each] for each in holders if (name, each) in leaving]:
+        state = "failed" if left[0].status == Status.FAILED else "is not done yet"
+        yield warn(
+            f"{name}: volume {identity} is still on {left[0].member} (server {holders[0]}): its "
+            f"detach {state}",
+            f"What that waits for: failover status {quote(subject.name)}",
+        )
     elif holders and record is None:
         fields = {"server": holders[0], "volume": identity}
         yield warn(

@@ -54,7 +54,12 @@ def asks_nova(group: Group) -> bool:
 
 def plugs_in(group: Group) -> bool:
     """Return whether Nova plugs something of a group into the servers of its members."""
-    return any(spec.type in _PLUGGED for spec in group.resources.values())
+    return bool(plugged_into(group))
+
+
+def plugged_into(group: Group) -> frozenset[str]:
+    """Return the types of what Nova plugs of a group into the servers of its members."""
+    return frozenset(spec.type for spec in group.resources.values() if spec.type in _PLUGGED)
 
 
 @dataclass(frozen=True)

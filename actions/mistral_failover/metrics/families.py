@@ -168,6 +168,19 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "Seconds since a group began to wait for an operator.",
             _GROUP,
         ),
+        "last_rehearsal": Family(
+            "failover_last_rehearsal_timestamp_seconds",
+            "gauge",
+            "When the last rehearsal of a group that passed or failed began, in seconds since the "
+            "epoch.",
+            _GROUP,
+        ),
+        "rehearsal_ok": Family(
+            "failover_rehearsal_ok",
+            "gauge",
+            "1 if the last rehearsal of a group passed, 0 if it failed.",
+            _GROUP,
+        ),
         "group_traversals_last_hour": Family(
             "failover_group_traversals_last_hour",
             "gauge",

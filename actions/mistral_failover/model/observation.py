@@ -292,6 +292,14 @@ def judged(
         moved = need("BRING_BACK", lost=off), need("PLAN_MOVE", lost=off)
     elif off:
         moved = _moved(off, standbys if alone else (), stack, waits=alone and not cold)
+    if any(each.observed.needs for each in holders if each.name in off):
+        # What makes its own server run gives the service back. A move after that would fence it.
+        moved = tuple(
+            replace(each, instead=True)
+            if {*each.value("lost"), *each.value("member")} & {*off}
+            else each
+            for each in moved
+        )
     down = [Flaw(each) for each in unheld(vacant)]
     down += [
         Flaw(f"{role} is on {member}, which is not a member any more")
@@ -309,10 +317,14 @@ def judged(
     ]
     if down:
         return found(Service.DOWN, [of_stack] if of_stack else down)
-    hidden = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
-    hidden += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
+    hidden = [
+        Flaw(_of_member(each), _of_silent(each, alone))
+        for each in holders
+        if each.observed.presence is Presence.UNKNOWN
+    ]
+    hidden += [Flaw(_of(each)) for each in serving if each.observed.presence is Presence.UNKNOWN]
     if hidden:
-        return found(Service.UNKNOWN, map(Flaw, hidden))
+        return found(Service.UNKNOWN, hidden)
     flaws = [of_stack] if of_stack else []
     flaws += [
         Flaw(_of(each), each.observed.needs)

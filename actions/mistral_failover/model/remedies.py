@@ -10,7 +10,7 @@ shown. docs/reference.md has the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from string import Formatter
 from types import MappingProxyType
@@ -488,18 +488,21 @@ REMEDIES: Mapping[str, Remedy] = MappingProxyType({each.code: each for each in _
 
 
 class NeedDocument(TypedDict):
-    """A remedy that is needed, as JSON: its code, and the values of its fields."""
+    """A remedy that is needed, as JSON: as of `Need`."""
 
     code: str
     fields: dict[str, str | list[str]]
+    instead: bool
 
 
 @dataclass(frozen=True)
 class Need:
-    """A remedy that is needed now. ``fields``: the values for it, sorted by name."""
+    """A remedy that is needed now. ``fields``: the values for it, sorted by name. ``instead``: it
+    is another way than the remedies before it, and must not be typed after them."""
 
     code: str
     fields: tuple[tuple[str, Value], ...] = ()
+    instead: bool = False
 
     @property
     def remedy(self) -> Remedy:
@@ -524,14 +527,14 @@ class Need:
     def document(self) -> NeedDocument:
         """Return it as JSON."""
         fields = {n: v if isinstance(v, str) else list(v) for n, v in self.fields}
-        return {"code": self.code, "fields": fields}
+        return {"code": self.code, "fields": fields, "instead": self.instead}
 
     @classmethod
     def read(cls, document: NeedDocument) -> Self:
         """Return what a :meth:`document` holds."""
         fields = document["fields"].items()
         read = ((n, v if isinstance(v, str) else tuple(v)) for n, v in fields)
-        return cls(document["code"], tuple(sorted(read)))
+        return cls(document["code"], tuple(sorted(read)), document["instead"])
 
 
 def need(code: str, **fields: str | Iterable[str]) -> Need:
@@ -541,6 +544,11 @@ def need(code: str, **fields: str | Iterable[str]) -> Need:
         raise ValueError(f"{code} has the fields {sorted(REMEDIES[code].fields)}")
     values = ((n, v if isinstance(v, str) else tuple(v)) for n, v in fields.items())
     return Need(code, tuple(sorted(values)))
+
+
+def instead(needed: Iterable[Need]) -> tuple[Need, ...]:
+    """Return remedies as another way than those before them."""
+    return tuple(replace(each, instead=True) for each in needed)
 
 
 def another_server(stack: str | None, member: str) -> Need:
@@ -571,15 +579,16 @@ class Advice:
 
 def commands(needed: Iterable[Need], group: str) -> list[Advice]:
     """Return the commands of remedies for a group."""
-    return [
-        Advice(
-            each.command(group),
-            each.words(each.remedy.when, group),
-            each.words(each.remedy.note, group),
-            each.remedy.optional,
-        )
-        for each in needed
-    ]
+    found: list[Advice] = []
+    for each in needed:
+        when = each.words(each.remedy.when, group)
+        if each.instead and not when.startswith("or"):
+            when = f"or, {when}" if when else "or instead"
+        elif when == _CORRECTED and any(not before.optional for before in found):
+            when = ""  # the commands before it correct the cause
+        note = each.words(each.remedy.note, group)
+        found.append(Advice(each.command(group), when, note, each.remedy.optional or each.instead))
+    return found
 
 
 def sentence(needed: Iterable[Need], group: str) -> str:

@@ -29,6 +29,7 @@ from mistral_failover.resources.fence import agents, devices
 from mistral_failover.resources.fence.ceph import Cluster, NoImage, address_of
 from mistral_failover.resources.fence.devices import Devices, NoDevices
 from mistral_failover.resources.fence.power import Unproven
+from mistral_failover.resources.volume_attachment import kept_on_a_dead_host
 from mistral_failover.runtime.deadlines import within
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -98,13 +99,15 @@ def evidence(request: Request, group: str, member: str) -> Evidence:
     with ThreadPoolExecutor(len(asked)) as pool:
         found = pool.map(lambda each: _bounded(request, *each), asked)
         signs = [sign for some in found for sign in some]
+    waits = kept_on_a_dead_host(snapshot.group) if held else ""
+    then = f" {waits[:1].upper()}{waits[1:]}." if waits else ""
     return {
         "group": group,
         "member": member,
         "signs": signs,
         "sentence": (
             f"What {member} has is given to another member. If {member} still writes, two servers "
-            "write to one volume, and its data is destroyed."
+            f"write to one volume, and its data is destroyed.{then}"
         ),
     }
 

@@ -13,11 +13,14 @@ from collections.abc import Collection, Mapping
 from shlex import quote
 from typing import TypedDict
 
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import refuse_busy
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import agent_health, kept_parts
+from mistral_failover.groups.candidates import plugged_into
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
@@ -44,6 +47,7 @@ _REMEDIES = {
     "FAILED": f"Repair it, then: failover start {{group}} ({_BACK})",
 }
 STACK_PARAMETERS = "stack_parameters"
+STACK_TEMPLATE = "stack_template"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 """How a planned move ended that did not succeed: codes of the execution's error."""
 
@@ -90,9 +94,9 @@ def planned_goal(
 ) -> Goal:
     """Return the goal of a planned move to ``roles``, with the promise to return. Refuse it unless
     every member that gives up or takes a role is healthy and its agent reports, and the volumes
-    can move now.
+    can move now, and so can the stack and the servers that the move changes.
 
-    Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
+    Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE, STACK_FAILED, SERVER_BUSY.
     """
     moved = [role for role in roles if roles[role] != snapshot.roles.get(role)]
     _refuse_said_lost(request, snapshot, {roles[role] for role in moved})
@@ -109,11 +113,62 @@ def planned_goal(
     for target in sorted({roles[role] for role in moved} - set(holders)):
         _refuse_unheard(request, snapshot, target, servers.get(target), commands)
     goal = render_goal(snapshot.group, roles, lost, returns=True)
-    if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
+    types = {resource.type for resource in goal_resources(goal)}
+    if types & {STACK_PARAMETERS, STACK_TEMPLATE}:
+        _refuse_failed_stack(request, snapshot)
+    if STACK_PARAMETERS in types:
         kept_parts.refuse_marked(request, snapshot, snapshot.lost)
+    _refuse_busy_servers(request, snapshot, {*holders, *(roles[role] for role in moved)}, servers)
     failover.refuse_unmovable_new_volumes(request, snapshot, goal)
     _refuse_busy_volumes(request, snapshot, goal, {roles[role] for role in moved})
     return goal
+
+
+def _refuse_failed_stack(request: Request, snapshot: GroupSnapshot) -> None:
+    """Refuse a move that would update a stack whose last update failed: its update carries out the
+    failed one, too, and the way back would need another. Raises CloudError, ActionError
+    STACK_FAILED."""
+    name = snapshot.group.stack
+    if name is None:
+        return
+    stack = stack_shown(request.cloud(Unguarded()), name)
+    status = str(stack.stack_status)
+    if not status.endswith("_FAILED"):
+        return
+    raise ActionError(
+        "STACK_FAILED",
+        f"the move would update stack {name}, which is {status}: {stack.stack_status_reason}",
+        f"See openstack stack failures list {quote(name)}, and correct the cause. Then: openstack "
+        f"stack update --existing {quote(name)}",
+    )
+
+
+def _refuse_busy_servers(
+    request: Request,
+    snapshot: GroupSnapshot,
+    members: Collection[str],
+    servers: Mapping[str, str | None],
+) -> None:
+    """Refuse members whose servers Nova gives nothing and takes nothing from until a person ends
+    that: the move would stop the application and return. Raises CloudError, ActionError
+    SERVER_BUSY."""
+    plugged = plugged_into(snapshot.group)
+    if not plugged:
+        return
+    cloud = request.cloud(Unguarded())
+    for member in sorted(members):
+        server = servers.get(member)
+        state = server_state(cloud, server) if server else None
+        if state is None:
+            continue
+        by = state.keeping if plugged == {ATTACHMENT} else state.keeping_ports
+        if by is not None and by.needs(state.server_id):
+            raise ActionError(
+                "SERVER_BUSY",
+                f"Nova gives {member} nothing, and takes nothing from it, while its server is "
+                f"{state}",
+                by.sentence(state.server_id),
+            )
 
 
 def _refuse_busy_volumes(

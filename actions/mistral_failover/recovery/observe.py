@@ -46,6 +46,7 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
+from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import (
     Condition,
     Flaw,
@@ -107,7 +108,8 @@ class _ObservedGroup:
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
     ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
     rehearsal that passed or failed. ``down_since``: when what
-    serves went down, if the look tells."""
+    serves went down, if the look tells. ``begun``: when the look began. ``fresh``: seconds for
+    which a heartbeat shows that a guest lives: two looks find its agent silent before."""
 
     state: GroupState
     group: Group
@@ -121,6 +123,8 @@ class _ObservedGroup:
     before: observations.StoredObservation | None
     at_rest: bool
     serving: tuple[Record, ...]
+    begun: float
+    fresh: float
     vacant: tuple[str, ...] = ()
     rehearsed: rehearsals.RehearsalRow | None = None
     down_since: float | None = None
@@ -303,6 +307,8 @@ def _facts(
         observations.of_group(tx, group_id),
         ended is not None,
         held.records,
+        begun,
+        SILENT + fresh_for(request.runtime.settings.observe_interval),
         vacant_roles(goal),
         rehearsals.last_result(tx, group_id),
     )
@@ -511,18 +517,23 @@ def _as_declared(facts: _ObservedGroup, alarms: Iterable[WatchingAlarm]) -> list
 def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
     look, (condition, _) = view.server(member.server_id), view.condition(member.server_id)
-    quiet = ""
+    quiet, unseen = "", False
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
-        condition = Condition.HUNG if silent(beat) else condition
-        quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
+        forgotten = _long_silent(view, facts, member) if beat is None else ""
+        condition = Condition.HUNG if silent(beat) or forgotten else condition
+        quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None)) or forgotten
+        unseen = bool(forgotten) or (beat is not None and beat.ago > facts.fresh)
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     kept, needs = view.kept_busy(member.server_id)
     asked = asks_nova(facts.group) if roles else plugs_in(facts.group)
     if kept := kept if asked and look.presence is Presence.PRESENT else "":
         kept = f"a failover would wait for it: {kept}"
     why_not = said or look.why or quiet or kept or None
-    if kept and roles:
+    if unseen and roles:
+        # Nova goes on to show a server as running after its host has died.
+        observed = ObservedPresence(Presence.UNKNOWN, f"{quiet}: its server may have died")
+    elif kept and roles:
         observed = replace(look, why="; ".join(filter(None, (kept, quiet))), needs=needs)
     else:
         of_server = needs if roles and look.presence is Presence.GONE else ()
@@ -535,6 +546,15 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         condition,
         _able(view, facts, member, look, condition, needs if kept else ()),
     )
+
+
+def _long_silent(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> str:
+    """Return, in words, that an agent was heard once, and not for so long that its last heartbeat
+    was dropped; empty for others, and if the channel could not be asked."""
+    at = facts.memory.heard.get(member.server_id or "")
+    if at is None or _agent_of(facts, member) not in view.heard or facts.begun - at <= HOUR:
+        return ""
+    return "its agent has sent no heartbeat for more than an hour"
 
 
 def _able(

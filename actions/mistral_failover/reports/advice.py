@@ -17,6 +17,7 @@ from mistral_failover.model.remedies import (
     NeedDocument,
     another_server,
     commands,
+    instead,
     need,
 )
 
@@ -145,13 +146,14 @@ def _unblocking(status: StatusReport) -> list[Need]:
     confirmation, unless nothing else helps."""
     rows = status["remedies"]
     sure = [need("CONFIRM_FENCED", member=row["member"]) for row in rows]
+    other = instead(sure)
     if sure and (refused := _of_failure(status)):  # Nova does what it refused, once that is done
-        return [*refused, need("SWEEP"), *sure]
+        return [*refused, need("SWEEP"), *other]
     if all(row["only_by_confirmation"] for row in rows):
         return sure
     members = sorted({row["member"] for row in rows})
     code = "FENCE_AGAIN" if in_service(status) else "FENCE_AND_DELETE"
-    return [need(code, lost=members, answering=answering(members)), *sure]
+    return [need(code, lost=members, answering=answering(members)), *other]
 
 
 def answering(members: Sequence[str]) -> str:

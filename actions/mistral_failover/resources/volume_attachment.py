@@ -30,6 +30,8 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
+from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.group import Group
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.remedies import Need, need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
@@ -51,6 +53,25 @@ from mistral_failover.resources.restart import evacuate
 from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 from mistral_failover.store import views
 from mistral_failover.store.views import AttachedVolume
+
+_WHEN_DOWN, _DELETES = "when_host_is_down", "delete_server"
+
+
+def kept_on_a_dead_host(group: Group) -> str:
+    """Return, in words, what a failover waits for after the fence of a member whose host stays
+    down, because the group allows neither deleting nor evacuating its server; empty if nothing."""
+    kept = sorted(
+        name
+        for name, spec in group.resources.items()
+        if spec.type == ATTACHMENT and spec.properties.get(_WHEN_DOWN) != _DELETES
+    )
+    if not kept or evacuate.NAME in group.members.restart:
+        return ""
+    return (
+        f"while the host of a lost member is down, Nova does not give {' and '.join(kept)} away: "
+        "the failover then waits until you delete the member's server, or the host is back "
+        "(when_host_is_down: ask)"
+    )
 
 
 def attach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -146,7 +167,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
         refuse_unproven(context, operation, server_id)
     elif after is ServerAfter.SHUTOFF:
         refuse_started(context, operation, server_id)
-    delete_server = operation["properties"].get("when_host_is_down") == "delete_server"
+    delete_server = operation["properties"].get(_WHEN_DOWN) == _DELETES
     not_evacuated = evacuate.before_release(context, operation, server_id, or_delete=delete_server)
     release = Release(
         off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,

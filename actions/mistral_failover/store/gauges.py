@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
@@ -18,6 +19,7 @@ from mistral_failover.store.tables import (
     groups,
     incidents,
     members,
+    rehearsals,
     totals,
     traversals,
 )
@@ -30,7 +32,8 @@ HOUR = 3600.0
 class GroupGauges:
     """A group. ``status``: of its current traversal, DEFINED if there is none. ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
-    number of traversals that began within the last hour."""
+    number of traversals that began within the last hour. ``rehearsed_at``: when its last rehearsal
+    that passed or failed began, None if there was none; ``passed``: whether it passed."""
 
     id: str
     project: str
@@ -39,6 +42,8 @@ class GroupGauges:
     since: float | None
     blocked_since: float | None
     lately: int
+    rehearsed_at: float | None = None
+    passed: bool = False
 
 
 def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
@@ -64,6 +69,7 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
         .where(traversals.c.started_at > now - HOUR)
         .group_by(traversals.c.group_id),
     )
+    rehearsed = _rehearsed(tx)
     return [
         GroupGauges(
             id=row.id,
@@ -73,9 +79,26 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             since=row.started_at,
             blocked_since=row.blocked_since,
             lately=lately.get(row.id, 0),
+            **rehearsed.get(row.id, {}),
         )
         for row in rows
     ]
+
+
+def _rehearsed(tx: Session) -> dict[str, dict[str, Any]]:
+    """Return by group what its gauges say of its last rehearsal."""
+    query = (
+        sa.select(rehearsals.c.group_id, rehearsals.c.outcome, rehearsals.c.began_at)
+        .where(rehearsals.c.outcome.in_((RehearsalOutcome.PASSED, RehearsalOutcome.FAILED)))
+        .order_by(rehearsals.c.number)
+    )
+    return {
+        row.group_id: {
+            "rehearsed_at": row.began_at,
+            "passed": row.outcome == RehearsalOutcome.PASSED,
+        }
+        for row in tx.connection.execute(query)
+    }
 
 
 def held_alarms(tx: Session) -> dict[tuple[str, str | None], int]:
