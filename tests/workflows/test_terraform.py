@@ -224,7 +224,7 @@ BACK = {
     "moving": ["DETACH_PORT", "ATTACH_PORT"],
     "entry": ["ASSIGN_FLOATING_IP"],
     "virtual": ["ALLOW_ADDRESS"],
-    "balanced": [],
+    "balanced": ["DISABLE_POOL_MEMBER"],
 }
 """The remedies that are named then."""
 
