@@ -17,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test-ui pictures
 .PHONY: test-spec spec
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
+.PHONY: test-keystone
 .PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
 .PHONY: cloud-install cloud-up cloud-down cloud-status
 .PHONY: test-machines test-machines-down test-losses
@@ -35,10 +36,11 @@ $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 drill: $(STAMP)
 	$(BIN)/failover drill
 
-# Debian's fence agents and Ceph are installed if they are missing and you are root. LESS: options
+# Debian's fence agents, Ceph, and two proxies are installed if they are missing and you are root. LESS: options
 # that leave out what another lane of the same run does.
 test: $(STAMP)
 	$(TOOL) support.fence_agents
+	$(TOOL) support.proxies
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
 
 # The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
@@ -78,6 +80,10 @@ test-octavia: $(STAMP)
 # The contract of DNS names on a real Designate.
 test-designate: $(STAMP)
 	$(BIN)/pytest --designate --timeout=900 tests/contract/test_dns_records.py -n 0
+
+# Tokens of every kind, and access rules, of a real Keystone, before the emulated services.
+test-keystone: $(STAMP)
+	$(BIN)/pytest --keystone --timeout=900 tests/contract/test_keystone.py -n 0
 
 # Each service of the test cloud away for 30 s and 5 minutes, processes that die at a task of a
 # project's own chain, and what people ordinarily do to a group's parts: an hour and a half.

@@ -94,7 +94,7 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --cloud, --octavia and --designate."""
+    """Add --cloud, --octavia, --designate and --keystone."""
     parser.addoption(
         "--cloud",
         choices=("emulated", "real"),
@@ -110,4 +110,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--designate",
         action="store_true",
         help="tests/contract/test_dns_records.py installs and starts a real Designate",
+    )
+    parser.addoption(
+        "--keystone",
+        action="store_true",
+        help="tests/contract/test_keystone.py installs and starts a real Keystone",
     )

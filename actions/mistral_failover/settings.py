@@ -73,6 +73,12 @@ class Settings:
         "Keystone's URL for requests that do not carry it: those of cron triggers. Unset: "
         "[keystone_authtoken] www_authenticate_uri of the same file.",
     )
+    cacert: str | None = _option(
+        None,
+        "File with the certificates of the authorities that signed those of the cloud, where the "
+        "request, or the entry of clouds.yaml, names none. Unset: [keystone_authtoken] cafile of "
+        "the same file, else what the environment names: OS_CACERT, REQUESTS_CA_BUNDLE.",
+    )
     lease: float = _option(
         30.0,
         "Seconds that an operation's lock lasts unless its process renews it.",
@@ -286,25 +292,33 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
         conf.register_opts(_OPTIONS, group=GROUP)
     read = conf[GROUP]
     values = {option.name: read[option.name] for option in _OPTIONS}
-    if values["auth_url"] is None:
-        values["auth_url"] = _keystone(tuple(conf.config_file or ()), tuple(conf.config_dir or ()))
+    files, directories = tuple(conf.config_file or ()), tuple(conf.config_dir or ())
+    for name, known in _keystone(files, directories).items():
+        if values[name] is None:
+            values[name] = known
     return Settings(**values)
 
 
 @cache
-def _keystone(files: tuple[str, ...], directories: tuple[str, ...]) -> str | None:
-    """Return the Keystone URL of Mistral's own middleware, from the same files.
+def _keystone(files: tuple[str, ...], directories: tuple[str, ...]) -> dict[str, str | None]:
+    """Return what Mistral's own middleware has of Keystone, from the same files, by the options
+    that it is the default of.
 
-    Mistral's engine and executor do not know that option, and registering it in their configuration
-    would conflict with the middleware, which registers it too: so it is read separately.
+    Mistral's engine and executor do not know its options, and registering them in their
+    configuration would conflict with the middleware, which registers them too: so they are read
+    separately.
     """
     conf = cfg.ConfigOpts()
-    conf.register_opt(cfg.StrOpt("www_authenticate_uri"), group="keystone_authtoken")
+    for name in _OF_MIDDLEWARE.values():
+        conf.register_opt(cfg.StrOpt(name), group="keystone_authtoken")
     arguments = [f"--config-file={name}" for name in files]
     arguments += [f"--config-dir={name}" for name in directories]
     try:
         conf(arguments, project="mistral", default_config_files=[], default_config_dirs=[])
     except cfg.Error:  # the files were removed after Mistral read them
-        return None
-    found: str | None = conf.keystone_authtoken.www_authenticate_uri
-    return found
+        return {}
+    found = conf.keystone_authtoken
+    return {option: found[name] for option, name in _OF_MIDDLEWARE.items()}
+
+
+_OF_MIDDLEWARE = {"auth_url": "www_authenticate_uri", "cacert": "cafile"}

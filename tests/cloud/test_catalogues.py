@@ -4,79 +4,24 @@ be found is said with the words of the catalogue."""
 
 from __future__ import annotations
 
-import http.server
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.volumes import attach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import EmulatedCloud
-from support.emulated import Pair
-
-_OF_THE_CONNECTION = {
-    "host",
-    "connection",
-    "content-length",
-    "transfer-encoding",
-    "accept-encoding",
-}
+from support.emulated import Pair, works
+from support.gateway import gateway
 
 
-class _Gateway(http.server.BaseHTTPRequestHandler):
-    """Passes on to the cloud what comes below ``/gw``. Bodies stay as they are: the links in them
-    lead to where no client outside gets."""
-
-    inside = ""
-    lost = "http://127.0.0.1:9"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def _pass_on(self) -> None:
-        length = int(self.headers.get("content-length") or 0)
-        asked = urllib.request.Request(  # noqa: S310 - the cloud of this test
-            self.inside + self.path.removeprefix("/gw"),
-            data=self.rfile.read(length) if length else None,
-            headers={k: v for k, v in self.headers.items() if k.lower() not in _OF_THE_CONNECTION},
-            method=self.command,
-        )
-        try:
-            answer: Any = urllib.request.build_opener(_NoRedirect).open(asked, timeout=20)
-        except urllib.error.HTTPError as error:
-            answer = error
-        body = answer.read().replace(self.inside.encode(), self.lost.encode())
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            if name.lower() not in _OF_THE_CONNECTION:
-                self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: the caller does."""
-
-
-@pytest.fixture
-def gateway(emulated: EmulatedCloud) -> Iterator[str]:
+@pytest.fixture(name="gateway")
+def _gateway(emulated: EmulatedCloud) -> Iterator[str]:
     """The URL of a gateway before the cloud."""
-    handler = type("Gateway", (_Gateway,), {"inside": emulated.url})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/gw"
-        server.shutdown()
+    with gateway(emulated.url) as url:
+        yield url
 
 
 WAYS: dict[str, dict[str, str | None]] = {
@@ -120,16 +65,6 @@ WAYS: dict[str, dict[str, str | None]] = {
         "block-storage": "{gateway}/volume",
     },
 }
-
-
-def works(cloud: Cloud, pair: Pair) -> None:
-    """Nova, Cinder, Heat, Neutron and Aodh are asked, and something is changed."""
-    assert server_state(cloud, pair.a).status == "ACTIVE"
-    assert attach(cloud, pair.volume, pair.a, 20)["server_id"] == pair.a
-    assert cloud.volume(pair.volume).status == "in-use"
-    assert cloud.heat.stacks.get(pair.name).stack_status == "CREATE_COMPLETE"
-    assert cloud.read("Neutron", "/v2.0/networks")["networks"]
-    assert cloud.read("Aodh", "/v2/alarms") == []
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -565,3 +565,32 @@ def test_nothing_leaves_after_the_time_of_a_call_however_long_its_name_is_looked
         nova.post("/servers", json={}, authenticated=False)
 
     assert (server.calls, log.log) == ([], ["POST /servers", (1, Fate.SETTLED)])
+
+
+def test_a_read_over_a_kept_connection_that_was_closed_is_sent_again_and_a_change_is_not():
+    """Gateways close connections that were idle for some time; a request may be on its way."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+    answered = head + b'{"servers": []}'
+    listening = socket.create_server(("127.0.0.1", 0))
+    seen = []
+
+    def serve():
+        while True:
+            with listening.accept()[0] as connection:
+                seen.append(connection.recv(65536).split(b" ")[0])
+                connection.sendall(answered)
+                connection.recv(65536)  # and closes it unanswered
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    log = Log()
+    nova = Adapter(guarded(log), service_type="compute", endpoint_override=url)
+    nova.get("/servers", authenticated=False)
+
+    nova.get("/servers", authenticated=False)
+    with pytest.raises(CloudError) as raised:
+        nova.post("/servers", json={}, authenticated=False)
+
+    assert seen == [b"GET", b"GET"]
+    assert raised.value.unknown
+    assert log.log == ["POST /servers", (1, Fate.FAILED)]

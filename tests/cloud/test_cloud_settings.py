@@ -70,6 +70,14 @@ def test_keystone_s_address_is_the_middleware_s_unless_it_is_given(parsed):
     )
 
 
+def test_the_authority_of_the_cloud_is_the_middleware_s_unless_it_is_given(parsed):
+    """The request of a cron trigger names none."""
+    theirs = "[keystone_authtoken]\ncafile = /etc/ssl/cloud.pem\n"
+    assert load(parsed(theirs)).cacert == "/etc/ssl/cloud.pem"
+    own = load(parsed(f"{theirs}[failover]\ncacert = /etc/ssl/other.pem\n"))
+    assert (own.cacert, own.auth_url) == ("/etc/ssl/other.pem", None)
+
+
 def test_reading_keystone_s_address_leaves_the_configuration_as_it_was(parsed):
     conf = parsed("[keystone_authtoken]\nwww_authenticate_uri = http://keystone/v3\n")
     load(conf)

@@ -46,11 +46,17 @@ def made(name: str, kind: str, *requires: str, **properties: Any) -> Record:
 
 
 def drawn(
-    target: Goal, records: Sequence[Record], epochs: Mapping[str, int] = EPOCHS
+    target: Goal,
+    records: Sequence[Record],
+    epochs: Mapping[str, int] = EPOCHS,
+    present: Goal | None = None,
 ) -> TraversalPlan:
     """The plan; new records are called by their name and a one."""
     return plan_traversal(
-        target, ALL_TYPES, records, epochs, group_id="g", new_id=lambda n: f"{n}1"
+        *(target, ALL_TYPES, records, epochs),
+        group_id="g",
+        new_id=lambda n: f"{n}1",
+        present=present,
     )
 
 
@@ -289,6 +295,19 @@ def test_a_value_that_is_not_known_yet_replaces_nothing() -> None:
     records = [made("a", "shared"), made("b", "shared", "a", key=1)]
 
     assert drawn(target, records).kept == ("a0", "b0")
+
+
+@pytest.mark.parametrize("status", [Status.IN_PROGRESS, Status.FAILED])
+def test_a_fence_that_runs_counts_unless_its_member_was_recovered_meanwhile(status: Status) -> None:
+    fence = replace(
+        made("fence:a", "fence"),
+        properties={"member": "a", "ladder": [{"kind": "stop"}]},
+        status=status,
+    )
+    lost = goal({}, "a")
+
+    assert drawn(lost, [fence], present=lost).kept == (fence.id,)
+    assert drawn(lost, [fence], present=goal({})).kept == ()
 
 
 def test_only_members_that_are_fenced_for_the_first_time_are_named() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import json
 import re
@@ -40,6 +41,18 @@ def test_the_version_is_the_same_in_each_place_and_nowhere_else(tmp_path: Path) 
 def test_a_version_in_another_form_is_refused(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match=r"Write it as 1\.0\.0"):
         write(wrong, tmp_path)
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    """A checkout works without: it is installed as a folder."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    folders = {
+        ".".join(path.parent.relative_to(ROOT / "actions").parts)
+        for path in (ROOT / "actions" / "mistral_failover").rglob("__init__.py")
+    }
+
+    assert folders - set(setup["options"]["packages"].split()) == set()
 
 
 def test_the_change_log_is_the_release_note() -> None:

@@ -586,6 +586,37 @@ def test_the_project_is_the_credential_s_and_is_remembered_while_keystone_is_awa
         credential.project_of("password", folder, pause=lambda _: None)
 
 
+def test_rules_that_a_credential_lacks_are_found(
+    options: Options, cloud: EmulatedCloud, tmp_path: Path
+) -> None:
+    rules = json.loads(failover("server", "--print-access-rules", "--os-cloud", "mine").stdout)
+    held = [rule for rule in rules if rule["path"] != "/compute/v2.1/servers/*/action"]
+    for number, given in enumerate((rules, held)):
+        identity, key = cloud.client.add_application_credential(access_rules=given)
+        known = yaml.safe_load((tmp_path / "clouds.yaml").read_text())
+        auth = {**known["clouds"]["mine"]["auth"], "application_credential_id": identity}
+        auth["application_credential_secret"] = key
+        known["clouds"][f"ruled{number}"] = {**known["clouds"]["mine"], "auth": auth}
+        (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(known))
+
+    assert found(replace(options, cloud="ruled0")) == {}
+    (row,) = checks.run_checks(replace(options, cloud="ruled1"))
+
+    assert (row.code, row.grave) == ("ACCESS_RULES", False)
+    assert "method: POST, path: /compute/v2.1/servers/*/action" in row.message
+    assert "--print-access-rules" in row.remedy
+
+
+def test_a_cloud_without_heat_is_enough_for_groups_without_a_stack(
+    options: Options, cloud: EmulatedCloud
+) -> None:
+    cloud.client.configure(endpoints={"orchestration": None})
+    try:
+        assert found(options) == {}
+    finally:
+        cloud.client.configure(endpoints={})
+
+
 OPTIONAL = {
     "floating_ip": "port_list",
     "load_balancer_member": "pool_list",

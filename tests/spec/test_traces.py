@@ -32,11 +32,9 @@ def recorded(state_dir: Path, fault: str) -> trace.Recorded:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """An empty folder for TLC."""
-    made = tmp_path / "tlc"
-    made.mkdir()
-    return made
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder for TLC; a drill wants one of its own."""
+    return tmp_path_factory.mktemp("tlc")
 
 
 @pytest.mark.parametrize("fault", ["crash", "hang", "slow", "host", "confirmed", "returns"])

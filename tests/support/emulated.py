@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.clients import Cloud, cloud_for
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.transport import Guard, Unguarded
+from mistral_failover.cloud.volumes import attach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex
@@ -122,3 +124,13 @@ def group(emulator: EmulatorClient) -> str:
     """The stack `shop`, with an autoscaling group `db_servers` of two servers."""
     emulator.create_stack("shop", GROUP)
     return "shop"
+
+
+def works(cloud: Cloud, pair: Pair) -> None:
+    """Nova, Cinder, Heat, Neutron and Aodh are asked, and something is changed."""
+    assert server_state(cloud, pair.a).status == "ACTIVE"
+    assert attach(cloud, pair.volume, pair.a, 20)["server_id"] == pair.a
+    assert cloud.volume(pair.volume).status == "in-use"
+    assert cloud.heat.stacks.get(pair.name).stack_status == "CREATE_COMPLETE"
+    assert cloud.read("Neutron", "/v2.0/networks")["networks"]
+    assert cloud.read("Aodh", "/v2/alarms") == []

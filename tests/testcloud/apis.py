@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from testcloud import hashes
 from testcloud.errors import CloudError
@@ -54,15 +55,14 @@ def serving(
 ) -> Iterator[str]:
     """Make the schema by a tool, and serve an API while the block runs; gives its address.
 
-    :param schema: the tool and its arguments.
+    :param schema: the tool and its arguments; empty: the API makes it.
     :param program: a file beside this one. It gets the port and the ``arguments``.
     :raises CloudError: TOOL_FAILED.
     """
     port = free_port()
     with log.open("ab") as output:
-        tool = [str(programs / schema[0]), *schema[1:]]
-        done = subprocess.run(tool, stdout=output, stderr=output, timeout=_SECONDS, check=False)
-        if done.returncode != 0:
+        tool = [str(programs / each) for each in schema[:1]] + list(schema[1:])
+        if tool and _run(tool, output) != 0:
             raise CloudError("TOOL_FAILED", f"{schema[0]} failed.", f"See {log}.")
         process = subprocess.Popen(
             # -P: beside the program there is another module called like the service.
@@ -77,6 +77,11 @@ def serving(
     finally:
         process.kill()
         process.wait()
+
+
+def _run(tool: list[str], output: BinaryIO) -> int:
+    done = subprocess.run(tool, stdout=output, stderr=output, timeout=_SECONDS, check=False)
+    return done.returncode
 
 
 def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

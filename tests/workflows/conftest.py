@@ -34,8 +34,11 @@ from support.activation import activate, done
 from support.databases import new_store
 from support.fencing import clouds_of_an_operator, private
 from support.operators import Operator
+from support.requests_sent import only_requests_with_a_rule
 from support.storage import commands
 from support.waiting import until
+
+__all__ = ["only_requests_with_a_rule"]
 
 _numbers = itertools.count(1)
 _SERVER = {

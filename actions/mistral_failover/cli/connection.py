@@ -303,11 +303,14 @@ def _facts_in(folder: Path) -> dict[str, Any]:
 def in_the_cloud(region: Any) -> MistralClient:
     """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it; or
     that of the ``failover server`` which the cloud's entry names."""
+    from mistral_failover.cloud.certificates import bundle
     from mistral_failover.mistral.client import MistralClient
 
     if facts := _facts_of(region):
         return of_server(facts, timeout=_SLOW)
     session = region.get_session()
+    if session.verify is True:  # the entry names no file of certificates
+        session.verify = bundle()
     url = region.get_session_client(_WORKFLOW_SERVICE).get_endpoint()
     if not url:
         raise CommandFailed("The cloud's catalog has no workflow service. [NO_ENDPOINT]")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ipaddress
+import json
 import logging
 import os
 import shlex
@@ -180,6 +181,12 @@ class Server(FittedOutput, Lister):
             action="store_true",
             help="only print the secret address for senders that cannot sign",
         ),
+        argument(
+            "--print-access-rules",
+            action="store_true",
+            help="only print the access rules that an application credential needs in the cloud of "
+            "--os-cloud, as openstack application credential create --access-rules takes them",
+        ),
     )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -193,6 +200,8 @@ class Server(FittedOutput, Lister):
             options = _options(parsed_args, getattr(self.app, "options", None))
             if parsed_args.print_webhook:
                 return self._print_webhook(options)
+            if parsed_args.print_access_rules:
+                return self._print_access_rules(options)
             if parsed_args.check:
                 self._found = _findings(options)
                 return int(super().run(parsed_args)) or int(self._grave)
@@ -215,6 +224,20 @@ class Server(FittedOutput, Lister):
         if not rows and for_people(parsed_args):
             self.app.stderr.write("No problems found.\n")
         return ["kind", "code", "message", "remedy"], rows
+
+    def _print_access_rules(self, options: Any) -> int:
+        """Print the rules, by the catalog of the cloud."""
+        from mistral_failover.cloud import access_rules
+        from mistral_failover.server import credential
+
+        if options.cloud is None:
+            raise connection.CommandFailed(
+                "no cloud is configured", "Give --os-cloud with an entry of clouds.yaml. [NO_CLOUD]"
+            )
+        cloud, _ = credential.cloud_of(options.cloud)
+        rules = [rule.document() for rule in access_rules.needed(cloud)]
+        self.app.stdout.write(json.dumps(rules, indent=1) + "\n")
+        return 0
 
     def _print_webhook(self, options: Any) -> int:
         """Print the address of the server that runs with this state, else of one with these

@@ -54,7 +54,8 @@ def kept_boot_disk(cloud: Cloud, stack: str | None, server_id: str) -> str | Non
     if found is None:
         return None
     if found.goes:
-        raise _goes_along(cloud, server_id, [found.volume_id])
+        error = goes_along(server_id, [found.volume_id], newest=cloud.newest("Nova"))
+        raise error if stack is None else _and_in_template(error)
     if found.let_go_by is not None:
         raise CloudError(
             "VOLUME_WOULD_GO",
@@ -219,7 +220,8 @@ class _Release(VolumeMove):
 
     def _delete(self) -> ProbeResult:
         if along := servers.volumes_deleted_with(self.cloud, self.server_id, root=True):
-            raise _goes_along(self.cloud, self.server_id, along)
+            newest = self.cloud.newest("Nova")
+            raise _and_in_template(goes_along(self.server_id, along, newest=newest))
         self._off()
         LOG.warning("Deleting server %s: the next one boots from its disk", self.server_id)
         left = max(self.deadline - time.monotonic(), 1.0)
@@ -227,7 +229,6 @@ class _Release(VolumeMove):
         return ProbeResult(evidence.observed)
 
 
-def _goes_along(cloud: Cloud, server_id: str, volumes: list[str]) -> CloudError:
-    error = goes_along(server_id, volumes, newest=cloud.newest("Nova"))
+def _and_in_template(error: CloudError) -> CloudError:
     error.remedy += f" And in the stack's template, for the servers that follow: {_IN_TEMPLATE}."
     return error

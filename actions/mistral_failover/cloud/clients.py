@@ -395,6 +395,15 @@ class Cloud:
         None if neither has one. Raises `CloudError`."""
         return self._in_catalog(_SERVICES[service][0])
 
+    def base(self, service: str) -> str | None:
+        """Return the URL at which the paths of requests to a service begin, which may be another
+        one than the catalog's: a service names its versions. None if there is none. Raises
+        `CloudError`."""
+        with translated(f"find {service}", service):
+            adapter = self._adapter(service)
+            found = adapter.endpoint_override or adapter.get_endpoint()
+        return str(found).replace("%%", "%") if found else None
+
     def _in_catalog(self, service_type: str) -> str | None:
         with translated("read the catalog", "Keystone"):
             found = self.session.get_endpoint(

@@ -44,7 +44,7 @@ REMEDIES = {
     ),
     "TRUST_GONE": (
         "Enable the trust's user and restore the user's roles in the project. If the trust was "
-        "deleted, create it again, together with the alarm, stack or cron trigger that used it. "
+        "deleted, create it again, together with what used it, such as an alarm or a cron trigger. "
         "Until then a sweep with a token of your own continues what was begun."
     ),
     "CREDENTIAL_REFUSED": (
@@ -61,7 +61,9 @@ REMEDIES = {
     "VOLUME_IN_USE": "Detach the volume from its holder first.",
     "QUOTA": "Raise the project's quota, or free some of it.",
     "NOT_OFFERED": "Upgrade the service, or use nothing in the group file that needs it.",
-    "BAD_REQUEST": "Correct the group file or the stack: the cloud does not accept this request.",
+    "BAD_REQUEST": (
+        "Correct the group file, or what it names: the cloud does not accept this request."
+    ),
     "RATE_LIMITED": "Try again later; raise the API's rate limit if this keeps happening.",
     "UNREACHABLE": "Check that the endpoint in the catalog answers from this host.",
     "TIMEOUT": (
@@ -296,13 +298,23 @@ def translate(
             failure.remedy = REMEDIES[failure.code]
         return failure
     code, (detail, sent) = _code_without_answer(exc), cause(exc)
-    secure = not isinstance(exc, keystone.SSLError)
+    remedy = None
+    untrusted = next((e for e in _wrapped(exc) if isinstance(e, _UNTRUSTED)), None)
+    secure = untrusted is None and not isinstance(exc, keystone.SSLError)
     transient = secure and code in (*_TRANSIENT, _UNANSWERED)
+    if transient and (proxy := _noted(exc, "failover_proxy")):
+        detail += f", through the proxy {proxy}"
+        remedy = _BY_PROXY
     said = str(exc).strip() or type(exc).__name__
+    if untrusted is not None:
+        why = untrusted.verify_message
+        said = f"the certificate of {_host(exc) or name or 'the service'} is not trusted: {why}"
+        remedy = _BY_CERTIFICATE.get(untrusted.verify_code, _UNKNOWN_AUTHORITY)
     failure = CloudError.of_request(
         doing,
         code,
         f"{name or 'the service'} is not reachable: {detail}" if transient else said,
+        remedy=remedy,
         retryable=None if secure else False,
         transient=transient,
         service=name,
@@ -330,6 +342,9 @@ def refusal(
     elif why := why_foreign(answer):
         code, detail = "UNREACHABLE", f"HTTP {status}, but {why}"
     transient = code in (*_TRANSIENT, _UNANSWERED)
+    proxy = getattr(answer, "failover_proxy", None)
+    if transient and proxy and not headers.get("x-openstack-request-id"):
+        detail += f", through the proxy {proxy}"
     return CloudError.of_request(
         doing,
         code,
@@ -408,6 +423,8 @@ def _cause(exc: BaseException) -> tuple[str, bool]:
             return "its name cannot be resolved", False
         if isinstance(each, ssl.SSLError):
             return "no TLS connection", False
+        if isinstance(each, OSError) and (refused := _NO_TUNNEL.match(str(each))):
+            return f"the proxy answered {clean(refused[1])}", False
         if isinstance(each, ConnectionError | http.client.HTTPException):
             return "connection reset", True
         if isinstance(each, OSError) and each.errno is not None:
@@ -436,7 +453,19 @@ def _within(exc: BaseException) -> str:
 
 def _service(exc: BaseException) -> str:
     """Return the service that did not answer, by the session's information."""
-    found = (getattr(each, "failover_service", None) for each in _wrapped(exc))
+    return _noted(exc, "failover_service")
+
+
+def _host(exc: BaseException) -> str:
+    """Return the host to which there was no connection, empty if that is not known: a request for a
+    token may have been made on the way to another service."""
+    found = (getattr(getattr(each, "pool", None), "host", None) for each in _wrapped(exc))
+    return next((str(each) for each in found if each), "")
+
+
+def _noted(exc: BaseException, name: str) -> str:
+    """Return what the session noted in an exception, or in one that it wraps; empty: nothing."""
+    found = (getattr(each, name, None) for each in _wrapped(exc))
     return next((each for each in found if isinstance(each, str)), "")
 
 
@@ -445,6 +474,24 @@ FOREIGN = (keystone.ClientException, requests.RequestException)
 of it if a service was asked."""
 _TIMEOUT = (keystone.ConnectTimeout, requests.Timeout)
 _FOREIGN_ANSWER = (keystone.InvalidResponse, requests.exceptions.InvalidJSONError, ForeignAnswer)
+_BY_PROXY = (
+    "Check the proxy that the environment names (https_proxy, http_proxy), or name the hosts of "
+    "the cloud in no_proxy."
+)
+_NO_TUNNEL = re.compile("Tunnel connection failed: (.+)")
+"""How http.client quotes a proxy that refuses to connect."""
+_UNTRUSTED = ssl.SSLCertVerificationError
+_UNKNOWN_AUTHORITY = (
+    "Name the file with its authority's certificate: cacert in [failover], cacert in the entry of "
+    "clouds.yaml, or the variable OS_CACERT of every process."
+)
+_BY_CERTIFICATE = {
+    9: "Correct the clock of this machine, or wait: the certificate begins later.",
+    10: "Have the operator of the cloud renew it; or correct the clock of this machine.",
+    62: "Use a name that the certificate has, in auth_url or as the endpoint in the catalog.",
+    64: "Use a name that the certificate has, in auth_url or as the endpoint in the catalog.",
+}
+"""What helps, by OpenSSL's code: not yet valid, expired, other names, other addresses."""
 _WITHOUT_ANSWER = (
     (_TIMEOUT, _UNANSWERED),
     (keystone.CatalogException, "NO_ENDPOINT"),

@@ -31,11 +31,12 @@ from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 from openstack.exceptions import ConfigException
 
+from mistral_failover.cloud.certificates import bundle, check, version_of
 from mistral_failover.cloud.errors import (
     NO_RIGHTS,
     CloudError,
 )
-from mistral_failover.cloud.tokens import asked, expired, of_another_project
+from mistral_failover.cloud.tokens import asked, expired, keystone_of, of_another_project
 from mistral_failover.cloud.transport import Guard, GuardedSession, Places, Unguarded
 from mistral_failover.settings import Settings
 
@@ -154,6 +155,13 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
         make=lambda: _prove(session, auth_url, security, said),
         usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
     )
+    if not proven.auth_ref.project_id:
+        raise CloudError(
+            "FORBIDDEN",
+            "The token of the request belongs to no project: it is for the system, for a domain, "
+            "or for nothing.",
+            remedy="Call with a token that is scoped to the project that owns the group.",
+        )
     if said and said != proven.auth_ref.project_id:
         raise of_another_project(said, proven.auth_ref.project_id)
     return session
@@ -172,12 +180,9 @@ def _for_token(security: Any, guard: Guard, settings: Settings) -> tuple[Guarded
                 "an engine, executor or API, or set [failover] auth_url."
             ),
         )
-    auth_url = auth_uri.rstrip("/")
-    if not auth_url.endswith("/v3"):
-        auth_url += "/v3"
-    verify: bool | str = getattr(security, "auth_cacert", None) or True
-    if getattr(security, "insecure", None):
-        verify = False
+    auth_url = keystone_of(auth_uri)
+    insecure = bool(getattr(security, "insecure", None))
+    verify = _verified(False if insecure else getattr(security, "auth_cacert", None), settings)
     session = GuardedSession(
         guard=guard,
         timeout=settings.http_timeout,
@@ -205,11 +210,28 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
         guard=guard,
         timeout=settings.http_timeout,
         auth=_entries.get(key, make=region.get_auth, usable=lambda _: True),
-        verify=True if verify is None else verify,
+        verify=_verified(verify, settings),
         cert=cert,
         region_name=region.region_name or None,
         places=places,
     )
+
+
+def _verified(named: bool | str | None, settings: Settings) -> bool | str:
+    """Return by which file the certificates of a cloud are verified. ``named``: by the request or
+    its entry of clouds.yaml. False: by none; True: by what the system trusts.
+
+    Raises `CloudError` CONFIG for a file that is no file of certificates: requests would raise
+    what no caller expects.
+    """
+    if named is False:
+        return False
+    chosen = bundle() if named in (None, True) else named
+    if named in (None, True) and settings.cacert:
+        chosen = settings.cacert
+    if isinstance(chosen, str):
+        check(chosen)
+    return chosen
 
 
 def entry_of(name: str) -> CloudRegion:
@@ -225,7 +247,7 @@ def _entry(name: str) -> tuple[CloudRegion, Places]:
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
     environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
-    now = [environment, *((file, _version_of(file)) for file in files)]
+    now = [environment, *((file, version_of(file)) for file in files)]
     then, found = _read.get(name, (None, None))
     if found is None or now != then:
         try:
@@ -241,15 +263,6 @@ def _entry(name: str) -> tuple[CloudRegion, Places]:
 
 _read: dict[str, tuple[list[Any], tuple[CloudRegion, Places]]] = {}
 """The entries that were read, and of what."""
-
-
-def _version_of(file: str) -> tuple[int, int, int] | None:
-    """Return what differs between two contents of a file; None if there is none."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 - a name as openstacksdk has it
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _key(*parts: Any) -> str:

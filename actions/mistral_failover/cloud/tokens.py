@@ -32,6 +32,12 @@ _SHOW_RULES = {"OpenStack-Identity-Access-Rules": "1.0"}
 _ID = re.compile("[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
+def keystone_of(url: str) -> str:
+    """Return where Keystone's API is, by an address with or without its version."""
+    found = url.rstrip("/")
+    return found if found.endswith("/v3") else f"{found}/v3"
+
+
 def asked(session: Session, auth_url: str, token: str, project_id: str | None) -> access.AccessInfo:
     """Ask Keystone about a token; ``project_id`` is the project that its request names.
 
@@ -148,12 +154,11 @@ def why_unauthorised(
     if not isinstance(auth, BaseIdentityPlugin):
         return failure
     service = failure.service
-    auth_url = str(auth.auth_url).rstrip("/")
     try:
         held = auth.get_access(session)
         known = asked(
             session,
-            auth_url if auth_url.endswith("/v3") else f"{auth_url}/v3",
+            keystone_of(str(auth.auth_url)),
             str(held.auth_token),
             held.project_id,
         )

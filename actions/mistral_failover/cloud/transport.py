@@ -42,6 +42,7 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 
 from mistral_failover import lookups
 from mistral_failover.cloud.answers import bounded, form_of, why_foreign
+from mistral_failover.cloud.certificates import bundle
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
@@ -357,7 +358,7 @@ class GuardedSession(Session):
     ) -> None:
         super().__init__(
             auth=auth,
-            verify=_bundle() if verify is True else verify,
+            verify=bundle() if verify is True else verify,
             cert=cert,
             timeout=timeout,
             app_name="mistral-failover",
@@ -528,11 +529,6 @@ def changes(method: str) -> bool:
     return method.upper() not in ("GET", "HEAD")
 
 
-def _bundle() -> str | bool:
-    """Return the file of certificates that the environment names, as requests reads it."""
-    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
-
-
 class _Catalog:
     """What a catalog, and the versions behind it, said: URLs and endpoints by question."""
 
@@ -600,23 +596,51 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         try:
             over = self._over or _Connections.shared
             with until(elapsed() + seconds):
-                answer = over.send(request, timeout=total, **options)
+                answer = self._answer(over, request, total, options)
                 if not options.get("stream"):
                     bounded(answer)
-        except requests.Timeout as error:
-            error.failover_seconds = seconds  # type: ignore[attr-defined]
-            raise
         except requests.RequestException as error:
-            error.failover_sent = _call.sent  # type: ignore[attr-defined]
+            error.failover_proxy = _proxy(request, options)  # type: ignore[attr-defined]
+            if isinstance(error, requests.Timeout):
+                error.failover_seconds = seconds  # type: ignore[attr-defined]
+            else:
+                error.failover_sent = _call.sent  # type: ignore[attr-defined]
             raise
+        answer.failover_proxy = _proxy(request, options)  # type: ignore[attr-defined]
         if changes(method):
             reach("call.after")
         if answer.is_redirect and why_foreign(answer):
             del answer.headers["Location"]  # so that the token is not sent there
         return answer
 
+    def _answer(
+        self,
+        over: requests.adapters.BaseAdapter,
+        request: requests.PreparedRequest,
+        total: Any,
+        options: Mapping[str, Any],
+    ) -> requests.Response:
+        """Send. A kept connection may have been closed by its other end, or by what is in between,
+        before the request arrived there: a read is sent again, over another one."""
+        while True:
+            _call.connected = over is not _Connections.shared  # which does not say
+            try:
+                return over.send(request, timeout=total, **options)
+            except requests.ConnectionError:
+                if changes(str(request.method)) or _call.connected:
+                    raise
+
     def close(self) -> None:
         """Leave the shared connections open."""
+
+
+def _proxy(request: requests.PreparedRequest, options: Mapping[str, Any]) -> str | None:
+    """Return the host and port of the proxy that a request goes through; None without one."""
+    found = requests.utils.select_proxy(str(request.url), options.get("proxies"))
+    if not found:
+        return None
+    place = urlsplit(requests.utils.prepend_scheme_if_needed(found, "http")).netloc
+    return place.rpartition("@")[2]  # without a password
 
 
 class _CurrentCall(threading.local):
@@ -626,6 +650,8 @@ class _CurrentCall(threading.local):
     method = ""
     sent = False
     """Whether some have left."""
+    connected = False
+    """Whether it made a connection: else one was kept."""
     recorded = False
     """Whether it is recorded if it changes something: what a service's client sends, which names an
     endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
@@ -646,11 +672,24 @@ class _GuardedConnection(Connection):
     """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
     take time, and a thread may wait for the processor, or be frozen, anywhere before."""
 
+    def connect(self) -> None:
+        """See `Connection.connect`."""
+        _call.connected = True
+        super().connect()
+
     def begin_to_send(self) -> None:
         """See `Connection.begin_to_send`."""
         _call.rest()
         super().begin_to_send()
         _call.sent = True
+
+    def _tunnel(self) -> None:
+        """Ask a proxy for a connection to the service: nothing of the request leaves yet."""
+        before = _call.sent
+        try:
+            super()._tunnel()  # type: ignore[misc]  # http.client's
+        finally:
+            _call.sent = before
 
 
 _POOLS = pools(_GuardedConnection)

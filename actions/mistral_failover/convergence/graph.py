@@ -117,17 +117,20 @@ def plan_traversal(
     *,
     group_id: str,
     new_id: Callable[[str], str],
+    present: Goal | None = None,
 ) -> TraversalPlan:
     """Plan the traversal to ``goal``.
 
     ``records`` are all of the group's records, ``epochs`` the current epoch of each member.
     ``new_id`` derives the id of a new record from its name, always the same, so that a repeat finds
-    its own traces.
+    its own traces. ``present`` is the goal until now; None if there is none, or if it is the same.
 
     Raises UnknownType if the goal names an undefined type, GoalCycle if its dependencies form a
     cycle.
     """
-    draft = _Draft(goal, types, [r for r in records if not r.gone], epochs, group_id, new_id)
+    wanted = frozenset(each.name for each in goal_resources(present)) if present else None
+    live = [r for r in records if not r.gone]
+    draft = _Draft(goal, types, live, epochs, group_id, new_id, wanted)
     return draft.build(draft.choose())
 
 
@@ -142,8 +145,10 @@ class _Draft:
         epochs: Mapping[str, int],
         group_id: str,
         new_id: Callable[[str], str],
+        wanted_until_now: frozenset[str] | None,
     ) -> None:
         self.goal_version = goal.version
+        self.wanted_until_now = wanted_until_now
         self.resources = {w.name: w for w in goal_resources(goal)}
         self.types = types
         self.live = live
@@ -412,12 +417,13 @@ class _Draft:
 
     def _outdated_proof(self, record: Record) -> bool:
         """An earlier fence proves nothing for what is still on its member: the server may have been
-        started again since. Climb the ladder again."""
-        return (
-            record.type == FENCE_TYPE
-            and record.status == Status.COMPLETE
-            and any(fence_name(r.member) == record.name for r in self.live if r.member)
-        )
+        started again since. Nor does one that still runs, if its member was given as recovered in
+        the meantime, and is lost again. Climb the ladder again."""
+        if record.type != FENCE_TYPE or record.action == Action.INIT:
+            return False
+        if record.status != Status.COMPLETE:
+            return self.wanted_until_now is not None and record.name not in self.wanted_until_now
+        return any(fence_name(r.member) == record.name for r in self.live if r.member)
 
     def _matches(self, name: str, resource_type: ResourceType, record: Record) -> bool:
         """Return whether an update in place can produce what is wanted, as far as known now."""

@@ -56,6 +56,7 @@ def begin(
         epochs,
         group_id=group.id,
         new_id=lambda name: derived_id(traversal.id, name),
+        present=present_goal(tx, group),
     )
     if not tx.swap_traversal(group.id, expected, traversal.id, traversal.definition_version):
         return Started(group.current_traversal or "", False, False)

@@ -199,7 +199,7 @@ def _named(subject: ExaminedGroup) -> Iterable[Finding]:
                 "write the id in the group file.",
             )
     if not changed:
-        yield ok("it has no stack; all names of its file lead to what it has")
+        yield ok("all names of its file lead to what it has")
 
 
 def members(subject: ExaminedGroup) -> Iterable[Finding]:

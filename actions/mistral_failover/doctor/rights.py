@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from mistral_failover.cloud import access_rules
 from mistral_failover.cloud.errors import translated
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.resources.offered import asked
@@ -83,6 +84,12 @@ def services(examination: Examination) -> Iterable[Finding]:
         if problem.code == "FORBIDDEN":
             remedy = f"Give the user (of the trust) a role that may read them, usually {ROLE}."
         yield error(f"{each.service}{where}: {problem.message} [{problem.code}]", remedy)
+    for rule in access_rules.lacking(examination.cloud):
+        yield warn(
+            f"the application credential lacks an access rule: {rule}",
+            "If a group needs it, make another credential, with the rules that the option "
+            "--print-access-rules of the server prints.",
+        )
 
 
 def _of(access: Any, security: Any) -> str:

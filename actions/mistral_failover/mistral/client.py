@@ -23,6 +23,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
 from mistral_failover.cloud.answers import ForeignAnswer, bounded, why_foreign
+from mistral_failover.cloud.certificates import bundle
 from mistral_failover.cloud.url_paths import is_segment, url_path
 from mistral_failover.errors import CodedError
 from mistral_failover.mistral import in_process
@@ -591,7 +592,7 @@ def parsed(body: dict[str, Any]) -> Any:
 
 
 def _without_proxy() -> Session:
-    session = Session(app_name="mistral-failover")
+    session = Session(app_name="mistral-failover", verify=bundle())
     # A proxy of the environment has no business between two ends of one host.
     session.session.trust_env = False
     return session

@@ -34,7 +34,7 @@ _LISTINGS: Mapping[str, Callable[[Cloud], Any]] = {
     "Designate": lambda cloud: cloud.read("Designate", "/v2/zones", params=_ONE),
     "Aodh": lambda cloud: cloud.read("Aodh", "/v2/alarms", params=_ONE),
 }
-_ALWAYS = ("Heat", "Nova", "Cinder")
+_ALWAYS = ("Nova", "Cinder")
 """The services that every failover needs."""
 
 
@@ -58,15 +58,26 @@ class Unmet:
     remedy: str
 
 
-def _services(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the services that failovers of groups ask. ``definitions``: as they are stored."""
+def _services(cloud: Cloud, definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the services that failovers of groups ask. ``definitions``: as they are stored. Heat
+    is asked by groups that have a stack; while there is no group, it counts if the cloud has it."""
+    definitions = list(definitions)
+    stacks = [definition["document"].get("stack") for definition in definitions]
+    heat = any(stacks) if stacks else _has_heat(cloud)
     used = {
         service
         for definition in definitions
         for type_ in definition["types"]
         for service in type_.get("services", ())
     }
-    return [name for name in _LISTINGS if name in {*_ALWAYS, *used}]
+    return [name for name in _LISTINGS if name in {*_ALWAYS, *(["Heat"] if heat else []), *used}]
+
+
+def _has_heat(cloud: Cloud) -> bool:
+    try:
+        return cloud.endpoint("Heat") is not None
+    except CloudError as error:
+        return error.code != "NO_ENDPOINT"
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class Asked:
 def asked(cloud: Cloud, definitions: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
     """Ask every service that failovers of groups ask, and yield what each said. ``definitions``: as
     they are stored."""
-    yield from (ask(cloud, service) for service in _services(definitions))
+    yield from (ask(cloud, service) for service in _services(cloud, definitions))
 
 
 def ask(cloud: Cloud, service: str) -> Asked:

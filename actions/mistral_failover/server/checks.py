@@ -21,6 +21,7 @@ from mistral_failover import private_files
 from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.channel.links import BrokerUnavailable
+from mistral_failover.cloud import access_rules
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.rights import ROLE, lacking, listed
@@ -190,6 +191,14 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
             "PASSWORD",
             f"{name} holds the password of {found.user}, which gives all rights of that user",
             f"openstack application credential create failover --role {ROLE}",
+        )
+    for rule in access_rules.lacking(cloud):
+        yield StartProblem(
+            False,
+            "ACCESS_RULES",
+            f"the credential of {name} lacks an access rule: {rule}",
+            "Create one with the rules that failover server --print-access-rules prints; leave out "
+            "those of what your groups do not use.",
         )
     for each in asked(cloud, _definitions(options)):
         if each.error is not None:

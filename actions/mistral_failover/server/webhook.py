@@ -71,7 +71,7 @@ class _Webhook:
             return _document(status, {"takes_alarms": healthy})
         path = request.path
         if request.method != "POST" or (path != PATH and not path.startswith(f"{PATH}/")):
-            raise Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
+            raise _nothing_here(path)
         body = request.read()
         taken = self._receiver.take(Delivery(path, request.query, dict(request.headers), body))
         if taken.execution is not None:
@@ -81,6 +81,18 @@ class _Webhook:
     def refusal(self, refused: Refused, peer: str) -> Response:
         _REFUSALS.refused(refused.code, peer)
         return _document(refused.status, refused.body)
+
+
+def _nothing_here(path: str) -> Refused:
+    before, found, _ = path.partition(PATH)
+    if not found:
+        return Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
+    return Refused(
+        404,
+        "NOT_FOUND",
+        f"the path begins with {before}, where this server has nothing",
+        f"Let the proxy before this server remove {before} from the path.",
+    )
 
 
 def _document(status: int, body: Any) -> Response:

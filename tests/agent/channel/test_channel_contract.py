@@ -341,4 +341,4 @@ def test_the_member_says_what_can_be_rehearsed(world):
     assert able.not_isolated is None
     assert able.current == FIRST
     assert able.commands == {"pg-start", "pg-stop", "pg-check"}
-    assert channel.heard(world.to).in_effect == set()
+    assert channel.heard(world.to).in_effect == ()

@@ -87,7 +87,7 @@ def test_what_starts_later_is_found_then(node: Node, monkeypatch: pytest.MonkeyP
     reboot(monkeypatch)
 
     with node.agent():
-        assert heard(node, lambda beat: beat.boot == journal.boot_id()).in_effect == frozenset()
+        assert heard(node, lambda beat: beat.boot == journal.boot_id()).in_effect == ()
         runs.touch()
         heard(node, lambda beat: beat.in_effect == ("app",))
 

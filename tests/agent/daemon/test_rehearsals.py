@@ -47,7 +47,7 @@ def node(tmp_path: Path) -> Node:
     # Not /tmp and /dev/shm: the folder of a test is there.
     node.settings["rehearsals"] = {"private": ["/run", "/var/tmp", "/var/spool"]}
     node.commands["look"] = {"argv": shell("hostname; ip -o link; ls /proc"), "rehearse": "same"}
-    node.commands["sleep"] = {"argv": shell("sleep 60"), "rehearse": "same", "lane": "slow"}
+    node.commands["sleep"] = {"argv": shell("sleep 6040.17"), "rehearse": "same", "lane": "slow"}
     node.commands["increment"]["rehearse"] = shell(f"echo rehearsed >> {tmp_path}/rehearsed")
     return node
 
@@ -207,7 +207,7 @@ def test_what_was_rehearsed_is_not_in_effect(node: Node, port: int) -> None:
         beat = node.channel.heard(node.address)
 
         assert beat is not None
-        assert beat.in_effect == frozenset()
+        assert beat.in_effect == ()
         assert beat.running == ()
         assert beat.rehearsals is not None
         assert beat.rehearsals.current == REHEARSAL
@@ -265,14 +265,14 @@ def in_a_thread(call: Any) -> tuple[threading.Thread, list[ChannelError]]:
 def test_a_real_command_ends_the_rehearsal_and_runs(node: Node) -> None:
     with node.agent():
         thread, raised = in_a_thread(lambda: rehearse(node, "sleep"))
-        until(lambda: inside("sleep\x0060"))
+        until(lambda: inside("sleep\x006040.17"))
         began = time.monotonic()
 
         assert node.run("increment").exit_code == 0
 
         seconds = time.monotonic() - began
         thread.join(10)
-        assert inside("sleep\x0060") == []
+        assert inside("sleep\x006040.17") == []
         assert refused(node, "look").code == "REHEARSAL_ENDED"
     assert [error.code for error in raised] == ["REHEARSAL_ENDED"]
     assert "increment was requested" in raised[0].message
@@ -283,12 +283,12 @@ def test_a_real_command_ends_the_rehearsal_and_runs(node: Node) -> None:
 def test_a_new_epoch_ends_the_rehearsal(node: Node) -> None:
     with node.agent(on_deposed=["stop"]):
         thread, raised = in_a_thread(lambda: rehearse(node, "sleep"))
-        until(lambda: inside("sleep\x0060"))
+        until(lambda: inside("sleep\x006040.17"))
         began = time.monotonic()
 
         node.channel.depose(node.address, 2)
 
-        until(lambda: not inside("sleep\x0060"))
+        until(lambda: not inside("sleep\x006040.17"))
         seconds = time.monotonic() - began
         thread.join(10)
         until(lambda: node.stops() == 1)
@@ -302,11 +302,11 @@ def test_nothing_survives_an_agent_that_is_killed(node: Node, port: int) -> None
     with killed_at_the_end(node.process()) as process:
         assert rehearse(node, "serve", id="one", limit=60.0).exit_code == 0
         thread, raised = in_a_thread(lambda: rehearse(node, "sleep", id="two", limit=20.0))
-        until(lambda: inside("sleep\x0060"))
+        until(lambda: inside("sleep\x006040.17"))
 
         process.kill()
         began = time.monotonic()
-        until(lambda: not inside("sleep\x0060") and not inside(f"{port}\0rehearsed"))
+        until(lambda: not inside("sleep\x006040.17") and not inside(f"{port}\0rehearsed"))
         assert time.monotonic() - began < 1.0
 
     with killed_at_the_end(node.process()):
@@ -347,11 +347,11 @@ def test_a_device_is_free_once_the_rehearsal_has_ended(
 ) -> None:
     place = tmp_path / "volume-here"
     place.mkdir()
-    script = f"mount {device} {place} && exec sleep 62 >{place}/open 2>&1"
+    script = f"mount {device} {place} && exec sleep 6042.17 >{place}/open 2>&1"
     node.commands["use"] = {"argv": shell(script), "rehearse": "same"}
     with node.agent():
         _, raised = in_a_thread(lambda: rehearse(node, "use"))
-        until(lambda: inside("sleep\x0062"))
+        until(lambda: inside("sleep\x006042.17"))
         with pytest.raises(OSError, match="busy"):
             os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
 
@@ -403,10 +403,10 @@ def test_a_rehearsed_command_runs_as_its_user(node: Node) -> None:
 
 
 def test_a_rehearsed_command_is_killed_at_its_limit_and_the_rehearsal_goes_on(node: Node) -> None:
-    node.commands["late"] = {"argv": shell("sleep 64"), "rehearse": "same", "limit": 0.3}
+    node.commands["late"] = {"argv": shell("sleep 6044.17"), "rehearse": "same", "limit": 0.3}
     with node.agent():
         assert rehearse(node, "late").exit_code == 124
-        assert inside("sleep\x0064") == []
+        assert inside("sleep\x006044.17") == []
         assert rehearse(node, "look").exit_code == 0
 
 
@@ -442,10 +442,10 @@ def test_sockets_of_services_and_mails_to_send_are_not_seen_inside(node: Node) -
 
 
 def test_a_rehearsal_during_a_real_command_is_refused(node: Node) -> None:
-    node.commands["long"] = {"argv": shell("sleep 61")}
+    node.commands["long"] = {"argv": shell("sleep 6041.17")}
     with node.agent(finish=0.1):
         in_a_thread(lambda: node.run("long", id="real"))
-        until(lambda: inside("sleep\x0061"))
+        until(lambda: inside("sleep\x006041.17"))
 
         error = refused(node, "look")
 

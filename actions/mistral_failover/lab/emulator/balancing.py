@@ -196,6 +196,7 @@ def _member_view(call: Call, member: PoolMember) -> dict[str, Any]:
 
 
 def _listed(call: Call, kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = [row for row in rows if call.query("id") in (None, row["id"])]
     page = paged(call, rows, key=lambda row: row["id"])
     return {kind: page, f"{kind}_links": next_page(call, rows, page)}
 
@@ -363,9 +364,9 @@ def _delete_member(call: Call) -> Any:
     return 204, None
 
 
-def routes() -> list[Route]:
-    """Octavia's routes."""
-    base = "/load-balancer/v2/lbaas"
+def routes(version: str = "v2") -> list[Route]:
+    """Octavia's routes. Its command line asks for ``v2.0``, which is the same."""
+    base = f"/load-balancer/{version}/lbaas"
     balancer, pool = f"{base}/loadbalancers/{{balancer_id}}", f"{base}/pools/{{pool_id}}"
     members, member = f"{pool}/members", f"{pool}/members/{{member_id}}"
     table = (

@@ -270,6 +270,12 @@ def _delete_recordset(call: Call) -> Any:
     return 202, _view(recordset, zone)
 
 
+def _versions(call: Call) -> Any:
+    """GET /: where the API is."""
+    links = [{"rel": "self", "href": f"{call.emulation.url}/dns/v2"}]
+    return {"versions": {"values": [{"id": "v2", "status": "CURRENT", "links": links}]}}
+
+
 def routes() -> list[Route]:
     """Designate's routes."""
     zones, zone = "/dns/v2/zones", "/dns/v2/zones/{zone_id}"
@@ -285,5 +291,10 @@ def routes() -> list[Route]:
         (recordset, _delete_recordset, "recordset_delete", "DELETE"),
     )
     return [
-        endpoint(SERVICE, path, handler, name, [method]) for path, handler, name, method in table
+        endpoint(SERVICE, "/dns", _versions, "versions", public=True),
+        endpoint(SERVICE, "/dns/", _versions, "versions", public=True),
+        *(
+            endpoint(SERVICE, path, handler, name, [method])
+            for path, handler, name, method in table
+        ),
     ]

@@ -77,7 +77,8 @@ def application(emulation: Emulation) -> Starlette:
                 snapshots,
             )
             for route in module.routes()
-        ],
+        ]
+        + balancing.routes("v2.0"),
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )

@@ -391,6 +391,8 @@ def _reset_status(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
         for attachment in state.attachments_of(volume_id=volume.id):
             _forget(call, attachment)
     status = asked.get("status")
+    if status is None and asked.get("attach_status"):
+        return  # the mark alone
     if status not in _STATES:
         valid = f"valid statuses are: {_STATES}"
         raise refused(400, f"Volume status: {status} is invalid, {valid}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mistral_failover.resources.operation_context import OperationContext
 
 NOT_KEPT = "does not keep its guest from"
-"""Part of each reason, by which what advises something else is told apart."""
+"""Part of each reason: an error with it must not advise what is safe only once the guest is off."""
 
 
 def disks_of(cloud: Cloud, server: str) -> list[str]:

@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 
 TOOLS = ("unshare", "nsenter", "setpriv")
 """Programs of util-linux that are needed."""
-BEGIN = 10.0
+BEGIN = 30.0
 """Seconds that it may take to make an isolation."""
 _SPACES = ("net", "mnt", "ipc", "uts")
 _PAUSE = 0.005
