@@ -64,7 +64,7 @@ STORE_PATIENT = 900.0
 own state in the same database. After some 80 s an engine forgets the results that it received in
 the meantime, and the chain would end."""
 CROWDED = 4
-"""The number of other traversals that the process works on from which a call goes on to the end of
+"""The number of other traversals that the process works on from which a call continues to the end of
 its own. Then a task of Mistral costs more than the chain's progress is worth, and what the stages
 do is as fast: workers never wait for a call."""
 SAID = 50
@@ -185,7 +185,7 @@ def advance(
 def _goes_on(
     request: Request, view: TraversalView, through: Stage, worker: NodeWorker, *, hold: bool
 ) -> bool:
-    """Return whether a call whose stage is done goes on to the end of the traversal."""
+    """Return whether a call whose stage is done continues to the end of the traversal."""
     if hold or worker.ended or view.stuck(through) or view.settled(Stage.END):
         return False
     return request.runtime.workers.loops() >= CROWDED

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.clients import Cloud
     from mistral_failover.resources.operation_context import OperationContext
 
-NOT_KEPT = "does not keep its guest from"
-"""Part of each reason: an error with it must not advise what is safe only once the guest is off."""
-
 
 def disks_of(cloud: Cloud, server: str) -> list[str]:
     """Return the disks that a server has on whatever host it is: its volumes, and the disk of its
@@ -59,7 +56,8 @@ def may_still_write(
 
     if tools.request.store.reading(confirmed):
         return ""
-    return f"its fence ({rung}) {NOT_KEPT} {' and '.join(_words(each) for each in left)}"
+    disks = " and ".join(_words(each) for each in left)
+    return f"its fence ({rung}) does not keep its guest from {disks}"
 
 
 def _words(disk: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.convergence.records import Record, Status
@@ -71,8 +72,8 @@ class Evacuate(Way):
         tools, server = attempt.tools, attempt.server
         group_id = attempt.snapshot.state.id
         found = _evacuated(tools, group_id, attempt.member, server, attempt.fence, LIMIT)
-        if isinstance(found, str):
-            return Result(None, found)
+        if isinstance(found, NotEvacuated):
+            return Result(None, found.why)
         if not found.proven:
             return Result(None, found.observed.rstrip("."))
         result = started(attempt)
@@ -82,6 +83,14 @@ class Evacuate(Way):
         return result
 
 
+@dataclass(frozen=True)
+class NotEvacuated:
+    """Why a server was not evacuated, in words. ``may_write``: because its guest may write on."""
+
+    why: str
+    may_write: bool = False
+
+
 def _evacuated(
     tools: OperationContext,
     group_id: str,
@@ -89,7 +98,7 @@ def _evacuated(
     server: str,
     fence: Mapping[str, Any],
     limit: float,
-) -> Evidence | str:
+) -> Evidence | NotEvacuated:
     """Evacuate a member's server if what fenced it allows that; return why it does not otherwise.
     Raises `CloudError`, `LeaseLost`."""
     from mistral_failover.cloud import servers
@@ -97,9 +106,9 @@ def _evacuated(
     from mistral_failover.store import views
 
     if fence.get("rung") not in PROOFS:
-        return "the proof of its fence does not say that its host is off"
+        return NotEvacuated("the proof of its fence does not say that its host is off")
     if left := may_still_write(tools, group_id, member, fence, disks_of(tools.cloud, server)):
-        return left
+        return NotEvacuated(left, may_write=True)
 
     def times(tx: ProjectTransaction) -> tuple[float, float]:
         ended = views.last_ended(tx, group_id, FENCE_TYPE, fence_name(member))
@@ -107,16 +116,16 @@ def _evacuated(
 
     now, fenced_at = tools.request.store.reading(times)
     if now - fenced_at > PROOF_LASTS:
-        return "its fence is long ago, so its host may be back by now"
+        return NotEvacuated("its fence is long ago, so its host may be back by now")
     return servers.evacuate(tools.cloud, server, limit, fenced_at=fenced_at)
 
 
 def before_release(
     context: OperationContext, operation: OperationDocument, server: str, *, or_delete: bool
-) -> str:
+) -> NotEvacuated | None:
     """Evacuate the lost server that has a volume, if that is how its member comes back: Nova
     detaches nothing on a dead host, and everything from a server that is off on a living one.
-    Return why it was not evacuated; empty if it was, or was not to be.
+    Return why it was not evacuated; None if it was, or was not to be.
 
     ``or_delete``: the server may be deleted for it. That is quicker, so it counts where another
     member waits for the volume.
@@ -128,7 +137,7 @@ def before_release(
 
     proof = fence_proof(operation)
     if proof is None or proof["rung"] not in PROOFS:
-        return ""
+        return None
     member = member_of(operation)["name"]
 
     def wanted(tx: ProjectTransaction) -> Mapping[str, Any]:
@@ -140,37 +149,33 @@ def before_release(
     ways = list(wish.get("restart", ()))
     before = ways[: ways.index(ANOTHER_SERVER)] if ANOTHER_SERVER in ways else ways
     if NAME not in before or wish.get("server_id") != server:
-        return ""
+        return None
     limit = min(LIMIT, operation["timeout"] / 2)
     if not _is_first(context, operation, server, limit):
-        return ""
+        return None
     found = _evacuated(context, operation["group_id"], member, server, proof, limit)
-    if isinstance(found, str):
+    if isinstance(found, NotEvacuated):
         return found
-    return "" if found.proven else found.observed.rstrip(".")
+    return None if found.proven else NotEvacuated(found.observed.rstrip("."))
 
 
 @contextmanager
-def says_why_not(operation: OperationDocument, observed: str) -> Iterator[None]:
+def says_why_not(operation: OperationDocument, refused: NotEvacuated | None) -> Iterator[None]:
     """Let an error that waits for an operator say why the server was not evacuated: its host is
     down, or Nova has it in ERROR since it tried. If its guest may write on, nothing else that leads
     on is safe before it is off."""
     from mistral_failover.cloud.errors import CloudError
     from mistral_failover.resources.operation_context import member_of
-    from mistral_failover.resources.restart.disks import NOT_KEPT
     from mistral_failover.runtime.errors import confirm_command
 
     try:
         yield
     except CloudError as error:
-        if error.blocked and observed:
-            error.message += f". It was not evacuated: {observed}"
-            if NOT_KEPT in observed:
+        if error.blocked and refused is not None:
+            error.message += f". It was not evacuated: {refused.why}"
+            if refused.may_write:
                 confirm = confirm_command(operation["group"], member_of(operation)["name"])
-                error.remedy = (
-                    "Make sure that its host is off (an operator: failover fence HOST), then "
-                    f"confirm it: {confirm}."
-                )
+                error.remedy = f"Make sure that its host is off, then confirm it: {confirm}."
         raise
 
 
