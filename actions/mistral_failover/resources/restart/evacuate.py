@@ -168,8 +168,8 @@ def says_why_not(operation: OperationDocument, observed: str) -> Iterator[None]:
             if NOT_KEPT in observed:
                 confirm = confirm_command(operation["group"], member_of(operation)["name"])
                 error.remedy = (
-                    "Make sure that its host is off (an operator: failover fence HOST), then "
-                    f"confirm it: {confirm}."
+                    "Make sure that its host is off (an operator: failover fence HOST --because "
+                    f"'...'), then confirm it: {confirm}."
                 )
         raise
 
