@@ -65,8 +65,8 @@ own state in the same database. After some 80 s an engine forgets the results th
 the meantime, and the chain would end."""
 CROWDED = 4
 """The number of other traversals that the process works on from which a call continues to the end
-of its own. Then a task of Mistral costs more than the chain's progress is worth, and what the stages
-do is as fast: workers never wait for a call."""
+of its own. Then a task of Mistral costs more than the chain's progress is worth, and what the
+stages do is as fast: workers never wait for a call."""
 SAID = 50
 """The maximum number of sentences that one call returns."""
 

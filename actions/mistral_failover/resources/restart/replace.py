@@ -156,8 +156,8 @@ def _proven_off(attempt: Attempt, server: str, may_write: str) -> str:
             "FENCE_UNPROVEN",
             f"the next server gets disks of server {server}, and {may_write}; it is not proven "
             f"off: {evidence.observed.rstrip('.')}",
-            "Make sure that its host is off, then confirm it: "
-            f"{confirm_command(attempt.operation['group'], attempt.member)}.",
+            "Make sure that its host is off (an operator: failover fence HOST --because '...'), "
+            f"then confirm it: {confirm_command(attempt.operation['group'], attempt.member)}.",
             blocked=True,
         )
     if not evidence.proven:
