@@ -25,6 +25,7 @@ LISTS = {
     "history": ("history", "payments"),
     "locks": ("locks",),
     "member_list": ("member", "list", "payments"),
+    "rehearsals": ("rehearsals", "payments"),
     "sweep": ("sweep",),
     "workflows_diff": ("workflows", "diff"),
 }

@@ -218,6 +218,7 @@ OPTIONAL = {
     "min_size": "without it the size is not known",
     "max_size": "without it the size is not known",
     "block_device_mapping_v2": "without it a boot disk counts as one that the next server gets",
+    "application_credential_access_rules": "a token without access rules may do all its roles may",
     "op": "eq by default, in Aodh's API",
     "x-openstack-request-id": "a header; without it the request is looked for",
 }

@@ -160,7 +160,7 @@ def test_a_stack_that_stays_in_progress_is_named_with_what_ends_it(cloud, pair, 
         patch_parameters(cloud, pair.name, {"active": "db_b"}, 1)
     assert raised.value.code == "TIMEOUT"
     assert "UPDATE_IN_PROGRESS" in raised.value.message
-    assert f"openstack stack cancel --no-rollback {pair.name}" in raised.value.remedy
+    assert "cancel the update of the stack without a rollback" in raised.value.remedy
 
 
 def test_an_update_that_heat_took_back_is_reported_with_its_reason(cloud, pair, emulator):

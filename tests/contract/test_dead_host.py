@@ -232,7 +232,7 @@ def test_a_dead_host_keeps_a_volume_until_its_server_may_go(
     assert "Start nova-compute" in unproven.remedy
     assert "Start nova-compute" in quiesced.remedy
     assert f"openstack server delete {server}" in unasked.remedy
-    assert f"2.95 server evacuate {server}" in unasked.remedy
+    assert "evacuates" in unasked.remedy
     for moving in (loaded.leaving, loaded.arriving):
         assert blocked(detach, brisk, moving, server, limit(rig), OFF).code == "HOST_DOWN"
     assert rig.holders(loaded.volume) == [server]

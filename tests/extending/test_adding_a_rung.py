@@ -70,7 +70,7 @@ def test_a_plan_names_it_the_doctor_accepts_it_and_it_fences(protect: Callable[.
     group.order(orders.Begin(group.name, lost=["db_a"]))
 
     (checked,) = [each["sentence"] for each in found if each["check"] == "fence"]
-    assert checked == "ladder: house_power, confirm"
+    assert checked.startswith("ladder: house_power, confirm; ")
     assert fence["ladder"][0] == {"kind": "house_power", "board": "bmc-7", "limit": 20.0}
     assert fence["longest"] == 20.0
     assert "the board bmc-7 reports the power of its host off (within 20 s)" in fence["sentence"]

@@ -210,7 +210,10 @@ def test_every_secret_is_read_only_from_a_private_file(
 OPENING = {"open", "read_text", "read_bytes", "load_cert_chain", "fdopen"}
 WITHOUT_SECRETS = {
     "agent/daemon/config.py": "cloud-init's instance id",
+    "agent/daemon/isolation.py": "/proc: mounts and processes of a rehearsal",
     "agent/daemon/journal.py": "the id of the server's boot",
+    "agent/daemon/keeper.py": "/proc, and what a rehearsal mounts",
+    "agent/daemon/limits.py": "control groups",
     "agent/daemon/runner.py": "/proc, and whether a program can be run",
     "agent/local.py": "the emulated agents' own notes",
     "cli/alarms.py": "the body of an alarm",

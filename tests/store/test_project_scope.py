@@ -156,6 +156,7 @@ NAMED: dict[str, Any] = {
 OF_FUNCTION: dict[str, dict[str, Any]] = {
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
     "host_fences.record_nova_report": {"seen": "10:00"},
+    "groups.raise_to": {"epochs": {"a": 9}},
     "details.matches": {"said": "theirs-traversal"},
     "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
     "rehearsals.begin": {

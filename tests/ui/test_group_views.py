@@ -171,7 +171,7 @@ def test_the_commands_are_apart_from_their_words() -> None:
         "tries to fence again",
     )
     assert second.command == "failover confirm-fenced payments db_a --because '...'"
-    assert second.condition == "once you are sure that db_a is off"
+    assert second.condition == "or, once you are sure that db_a is off"
 
 
 def test_a_group_shows_its_members_and_what_waits() -> None:

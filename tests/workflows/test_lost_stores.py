@@ -179,7 +179,7 @@ def test_a_backup_moves_nothing_until_its_groups_begin_again(
 
     is_as_before(group, before)
     assert (group.holders(), group.runs_on()) == (["db_b"], ["db_b"])
-    held = done(alarms.Held(group=group.name).run(CONTEXT))["alarms"]
+    held = done(alarms.Held(group=group.name).run(CONTEXT))["held"]
     assert {(row["rule"], *row["lost"]) for row in held} == {
         ("restored", "db_a"),
         ("restored", "db_b"),

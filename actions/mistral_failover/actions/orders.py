@@ -51,8 +51,9 @@ class _VerbAction(FailoverAction):
         group = text("group", given["group"])
         reader = optional_text if verb.because else text
         because = reader("because", given["because"]) or verb.because
+        order = read_order(verb, given)
         agent_epochs.refuse_restored(group_snapshot(request, group).state)
-        return verb.start(request, group, read_order(verb, given), because)
+        return verb.start(request, group, order, because)
 
 
 class _PlanAction(FailoverAction):
@@ -76,9 +77,9 @@ class _PlanAction(FailoverAction):
                     f"{name}: {verb.name} has no such input",
                     f"Its inputs: {', '.join(verb.given)}.",
                 )
-        name = text("group", group)
+        name, order = text("group", group), read_order(verb, given)
         agent_epochs.refuse_restored(group_snapshot(request, name).state)
-        return planner.plan(request, name, read_order(verb, given))
+        return planner.plan(request, name, order)
 
 
 class StartPlan(FailoverAction):

@@ -59,7 +59,7 @@ class Rehearse(VerbCommand):
 
 
 class List(base.GroupCommand, Lister):
-    """Show a group's rehearsals, the latest first: when, on which member, and what came of it."""
+    """Show a group's rehearsals, the latest first, and what came of them."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""

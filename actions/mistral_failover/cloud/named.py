@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from oslo_utils import timeutils
@@ -91,13 +92,13 @@ class ProjectThings:
             raise CloudError(
                 "BAD_REQUEST",
                 f"The project has {len(found)} of what is named: a {named}. They are: "
-                f"{_listed(found)}.",
+                f"{_listed(named, found)}.",
                 remedy="Write the id of one of them, as in {id: ...}.",
             )
         near = meant(named.value, _values(named, candidates))
         raise CloudError(
             "NOT_FOUND",
-            f"The project has no {named}. It has: {_listed(candidates) or 'none'}.",
+            f"The project has no {named}. It has: {_listed(named, candidates) or 'none'}.",
             remedy=f"{near}Correct it in the group file, or create the {named.thing.words} first.",
         )
 
@@ -120,10 +121,17 @@ def _values(named: Named, candidates: Iterable[_Candidate]) -> list[str]:
     return [each.name if named.by == "name" else each.id for each in candidates]
 
 
-def _listed(candidates: list[_Candidate]) -> str:
-    words = sorted(map(str, candidates))
-    more = [f"{len(words) - _SHOWN} more"] if len(words) > _SHOWN else []
-    return ", ".join(words[:_SHOWN] + more)
+def _listed(named: Named, candidates: list[_Candidate]) -> str:
+    """Return the candidates in a list, what resembles the name first."""
+
+    def unlike(candidate: _Candidate) -> tuple[float, str]:
+        values = _values(named, [candidate])
+        alike = (SequenceMatcher(None, named.value, each).ratio() for each in values)
+        return -max(alike, default=0.0), str(candidate)
+
+    ordered = sorted(candidates, key=unlike)
+    more = [f"{len(ordered) - _SHOWN} more"] if len(ordered) > _SHOWN else []
+    return ", ".join([*map(str, ordered[:_SHOWN]), *more])
 
 
 def _servers(cloud: Cloud) -> list[_Candidate]:

@@ -114,13 +114,14 @@ def planned_goal(
         _refuse_unheard(request, snapshot, target, servers.get(target), commands)
     goal = render_goal(snapshot.group, roles, lost, returns=True)
     types = {resource.type for resource in goal_resources(goal)}
-    if types & {STACK_PARAMETERS, STACK_TEMPLATE}:
-        _refuse_failed_stack(request, snapshot)
     if STACK_PARAMETERS in types:
         kept_parts.refuse_marked(request, snapshot, snapshot.lost)
     _refuse_busy_servers(request, snapshot, {*holders, *(roles[role] for role in moved)}, servers)
     failover.refuse_unmovable_new_volumes(request, snapshot, goal)
     _refuse_busy_volumes(request, snapshot, goal, {roles[role] for role in moved})
+    # After what may be the cause of it.
+    if types & {STACK_PARAMETERS, STACK_TEMPLATE}:
+        _refuse_failed_stack(request, snapshot)
     return goal
 
 

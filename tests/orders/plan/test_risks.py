@@ -64,12 +64,15 @@ def test_a_holder_that_nova_does_not_change_is_told_with_what_ends_that(group: A
     server = group.server("db_a")
     Operator(group.cloud).act(server, "lock")
 
-    for plan in (group.plan(), group.plan(verb="switchover")):
-        (busy,) = [row for row in plan["risks"] if row["code"] == "SERVER_BUSY"]
-        assert f"openstack server unlock {server}" in busy["remedy"]
+    (busy,) = [row for row in group.plan()["risks"] if row["code"] == "SERVER_BUSY"]
+    refused = group.ask(orders.Plan(group.name, verb="switchover")).error
     Operator(group.cloud).act(server, "unlock")
 
-    assert "SERVER_BUSY" not in codes(group.plan())
+    assert f"openstack server unlock {server}" in busy["remedy"]
+    assert refused["code"] == "SERVER_BUSY", "a move that can wait begins with nothing in its way"
+    assert f"openstack server unlock {server}" in refused["remedy"]
+    for plan in (group.plan(), group.plan(verb="switchover")):
+        assert "SERVER_BUSY" not in codes(plan)
 
 
 def test_a_target_that_is_not_well_and_stays_is_told(group: Any) -> None:
