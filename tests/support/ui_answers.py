@@ -205,6 +205,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reason": "",
             "on": [],
             "to_service": None,
+            "schedule": None,
+            "missed_since": None,
         },
         "waiting": [],
         "chain": None,

@@ -260,16 +260,18 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
 
 
 def rehearsed(status: StatusReport) -> str:
-    """Return when and how the failover of a group was rehearsed last; empty if it never was, and
-    where nothing is to serve."""
+    """Return when and how the failover of a group was rehearsed last, and whether the next one is
+    late; empty if it never was, and does not begin by itself."""
     last, now = status["rehearsal"], status["now"]
     running = "a rehearsal is running" if last["running"] else ""
     if last["at"] is None:
-        return running
+        return running or (f"never yet; {last['schedule']}" if last["schedule"] else "")
     how = lasted(last["to_service"]) if last["status"] == "PASSED" else "FAILED"
     on = " and ".join(last["on"])
     said = f"{lasted(now - last['at'])} ago on {on}: {how or 'passed'}"
-    return "; ".join(filter(None, (said, running)))
+    missed = last["missed_since"]
+    late = f"{last['schedule']}: the next one is {lasted(now - missed)} late" if missed else ""
+    return "; ".join(filter(None, (said, late, running)))
 
 
 def _guarded(row: HeldAlarmRow) -> str:

@@ -27,6 +27,7 @@ _LISTS = (
     "restarted",
     "observed",
     "told",
+    "rehearsals",
     "unable",
 )
 

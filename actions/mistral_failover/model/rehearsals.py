@@ -4,6 +4,8 @@
 In a group file::
 
     rehearsal:
+      every: 7d                    # or hours, as in 36h: it begins by itself
+      between: 02:00-05:00         # in UTC; default: at any time of day
       limit: 1800                  # seconds in all, without the cleanup; default 3600
       checks:                      # commands of the member's agent, in this order
         - newest-row               # or, in full:
@@ -14,6 +16,8 @@ In a group file::
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -36,7 +40,12 @@ PRIORITY = -1000
 """Of a rehearsal among failovers: the last."""
 SHOWN = 4096
 """Characters of a check's output that are kept."""
+AGAIN = 3600.0
+"""Seconds until one that could not begin, or was ended, is tried again."""
 _LONGEST = 200
+_DAY = 86400.0
+_SPREAD = 0.75  # of the window: what waits for another one needs time, too
+_EARLY = 0.1  # of the interval: else each one would begin a little later than the last one
 
 
 class RehearsalOutcome(StrEnum):
@@ -61,16 +70,48 @@ class RehearsalCheck:
 
 
 @dataclass(frozen=True)
+class RehearsalSchedule:
+    """When rehearsals begin by themselves: ``every`` so many seconds, in a daily window that begins
+    ``after`` seconds of a day of UTC and has ``length`` seconds. ``words``: as in the file."""
+
+    every: float
+    after: float
+    length: float
+    words: str
+
+    def is_due(self, group_id: str, now: float, last: float | None) -> bool:
+        """Return whether the next rehearsal of a group is to begin; ``last``: when the last one
+        that passed or failed began. Groups with the same window are spread over it."""
+        if last is not None and now - last < self.every * (1 - _EARLY):
+            return False
+        into = (now - self.after) % _DAY
+        return self.length * _SPREAD * _fraction(group_id) <= into < self.length
+
+    def missed_since(self, now: float, last: float) -> float | None:
+        """Return since when a rehearsal is missing; None: none is. Each day has a window, so one
+        that has not begun a day later was missed."""
+        wanted = last + self.every
+        return wanted if now >= wanted + _DAY else None
+
+
+def _fraction(group_id: str) -> float:
+    """Return a number from 0 to below 1, always the same for a group."""
+    return int.from_bytes(hashlib.sha256(group_id.encode()).digest()[:4], "big") / 2**32
+
+
+@dataclass(frozen=True)
 class RehearsalSpec:
-    """What a group file says of rehearsals. ``limit``: seconds."""
+    """What a group file says of rehearsals. ``limit``: seconds; ``schedule``: None: they begin only
+    when someone asks for one."""
 
     checks: tuple[RehearsalCheck, ...] = ()
     limit: float = DEFAULT_LIMIT
+    schedule: RehearsalSchedule | None = None
 
 
 def read_rehearsal(given: Mapping[str, Any], roles: Sequence[str]) -> RehearsalSpec:
     """Read ``rehearsal`` of a group file, whose grammar was checked. Raises InvalidDocument for a
-    role that the group does not have."""
+    role that the group does not have, and for a window without an interval."""
     checks = []
     for number, said in enumerate(given.get("checks", ())):
         check: Mapping[str, Any] = {"command": said} if isinstance(said, str) else said
@@ -86,7 +127,28 @@ def read_rehearsal(given: Mapping[str, Any], roles: Sequence[str]) -> RehearsalS
                 check["command"], check.get("exit_code", 0), role, check.get("arguments", {})
             )
         )
-    return RehearsalSpec(tuple(checks), float(given.get("limit", DEFAULT_LIMIT)))
+    limit = float(given.get("limit", DEFAULT_LIMIT))
+    return RehearsalSpec(tuple(checks), limit, _schedule(given))
+
+
+def _schedule(given: Mapping[str, Any]) -> RehearsalSchedule | None:
+    every, between = given.get("every"), given.get("between")
+    if every is None:
+        if between is not None:
+            raise InvalidDocument(
+                "rehearsal.between",
+                "without every, no rehearsal begins by itself",
+                'Add how often, as in every: 7d; or remove "between".',
+            )
+        return None
+    seconds = int(every[:-1]) * (_DAY if every.endswith("d") else 3600.0)
+    begins, ends = 0.0, _DAY
+    if between is not None:
+        hours = [int(each) for each in re.findall(r"[0-9]+", between)]
+        begins, ends = hours[0] * 3600.0 + hours[1] * 60.0, hours[2] * 3600.0 + hours[3] * 60.0
+    length = (ends - begins) % _DAY or _DAY
+    words = f"every {every}" + (f", between {between} UTC" if between is not None else "")
+    return RehearsalSchedule(seconds, begins, length, words)
 
 
 def group_name(group: str, rehearsal_id: str) -> str:

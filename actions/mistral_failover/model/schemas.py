@@ -41,6 +41,8 @@ _ROLE: dict[str, Any] = {
 }
 
 _COMMAND: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 255}
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
+"""A time of day."""
 _CHECK: dict[str, Any] = {
     "type": ["string", "object"],
     "if": {"type": "string"},
@@ -144,6 +146,8 @@ GROUP: Final[dict[str, Any]] = {
             "type": "object",
             "properties": {
                 "checks": {"type": "array", "items": _CHECK, "maxItems": 100},
+                "every": {"type": "string", "pattern": r"^[1-9][0-9]{0,3}[hd]$"},
+                "between": {"type": "string", "pattern": f"^{_TIME}-({_TIME}|24:00)$"},
                 "limit": SECONDS,
             },
             "additionalProperties": False,

@@ -94,6 +94,23 @@ class SameGoalInput(TypedDict):
     to: NotRequired[dict[str, str]]
 
 
+class RehearsalInput(TypedDict):
+    """The input of ``failover.rehearse``."""
+
+    group: str
+    because: str
+
+
+class DueRehearsal(TypedDict):
+    """A rehearsal whose time has come: the ``workflow`` to be started with its ``input``. If its
+    start is lost, a sweep returns it again an hour later."""
+
+    group: str
+    sentence: str
+    workflow: str
+    input: RehearsalInput
+
+
 class Heal(TypedDict):
     """A workflow to be started with its ``input``. If its start is lost, a later look returns it
     again."""
@@ -126,8 +143,8 @@ class Swept(JudgedAlarms, AdmittedIncidents):
     swept. ``observed``: groups whose service has changed
     according to an observation of servers, volumes and parameters; only if there is nothing to work
     on. ``told``: events that were sent to workflows of groups now; if there is something to work
-    on, that comes first, and they are sent in the background. ``chains`` and ``heals``: everything
-    that must be started, each traversal once.
+    on, that comes first, and they are sent in the background. ``chains``, ``heals`` and
+    ``rehearsals``: everything that must be started, each traversal once.
     """
 
     restarted: list[Restarted]
@@ -136,3 +153,4 @@ class Swept(JudgedAlarms, AdmittedIncidents):
     told: list[SentEvent]
     chains: list[ChainToStart]
     heals: list[Heal]
+    rehearsals: list[DueRehearsal]

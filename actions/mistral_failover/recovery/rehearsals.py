@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sweep does about rehearsals: it ends those that have ended, or take too long, and were not
-followed by their workflow."""
+followed by their workflow; and it begins those whose time has come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from mistral_failover.convergence.records import TraversalStatus
-from mistral_failover.model.rehearsals import RehearsalOutcome
+from mistral_failover.convergence.records import GroupState, JournalKind, TraversalStatus
+from mistral_failover.groups.service import judged_services
+from mistral_failover.groups.snapshot import group_snapshot_in, locked
+from mistral_failover.model.observation import Service
+from mistral_failover.model.rehearsals import AGAIN, RehearsalOutcome
 from mistral_failover.orders.rehearsal import life
-from mistral_failover.recovery.documents import TakenUp
+from mistral_failover.recovery.documents import DueRehearsal, TakenUp
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, rehearsals, views
+from mistral_failover.store import groups, incidents, rehearsals, suspensions, views
 from mistral_failover.store.rehearsals import RehearsalRow
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -26,6 +30,64 @@ def continued(request: Request, group_id: str | None) -> Iterator[TakenUp]:
         if row["outcome"] == RehearsalOutcome.RUNNING and left["traversal"] is not None:
             sentence = f"the rehearsal was ended by a sweep{f': {why}' if why else ''}"
             yield {"traversal": left["traversal"], "group": name, "sentence": sentence}
+
+
+def due(request: Request) -> list[DueRehearsal]:
+    """Return the rehearsal of the project whose time has come, if there is one: one at a time, and
+    none while an alarm is held, because more groups than that one may be in trouble.
+
+    A group that does not serve, waits for anything or is suspended is passed over.
+    """
+    definitions = request.runtime.definitions
+
+    def candidates(tx: ProjectTransaction) -> list[GroupState]:
+        if rehearsals.unfinished(tx) or incidents.is_held_full(tx, 1):
+            return []
+        return [
+            state
+            for state in groups.states(tx)
+            if state.current_traversal is not None
+            and definitions.group(tx, state).rehearsal.schedule is not None
+            and _is_due(request, tx, state)
+        ]
+
+    def begin(name: str, tx: ProjectTransaction) -> DueRehearsal | None:
+        state = locked(request, tx, name)
+        if not _is_due(request, tx, state):
+            return None  # another sweep has begun it, or the group has other work by now
+        schedule = definitions.group(tx, state).rehearsal.schedule
+        assert schedule is not None  # see _is_due
+        sentence = f"a rehearsal is due ({schedule.words}): a sweep starts it"
+        tx.journal(state.id, sentence, kind=JournalKind.REHEARSAL)
+        because = f"rehearsed by schedule: {schedule.words}"
+        return {
+            "group": name,
+            "sentence": sentence,
+            "workflow": "failover.rehearse",
+            "input": {"group": name, "because": because},
+        }
+
+    for state in request.store.reading(candidates):
+        if found := request.store.atomically(partial(begin, state.name)):
+            return [found]
+    return []
+
+
+def _is_due(request: Request, tx: ProjectTransaction, state: GroupState) -> bool:
+    schedule = request.runtime.definitions.group(tx, state).rehearsal.schedule
+    if schedule is None or suspensions.is_suspended(tx, state.id):
+        return False
+    now, last = tx.now(), rehearsals.last_result(tx, state.id)
+    if not schedule.is_due(state.id, now, last["began_at"] if last else None):
+        return False
+    tried = views.last_in_group(tx, state.id, JournalKind.REHEARSAL)
+    if tried is not None and now - tried < AGAIN:
+        return False
+    serves = judged_services(request.runtime, tx, [state.id])[state.id].state.service
+    return (
+        serves in (Service.SERVING, Service.DEGRADED)
+        and group_snapshot_in(request, tx, state).reached
+    )
 
 
 def _left(

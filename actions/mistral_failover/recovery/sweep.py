@@ -39,6 +39,7 @@ from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, rehearsals, retention, stuck_executions
 from mistral_failover.recovery.documents import (
     AdmittedIncidents,
+    DueRehearsal,
     EndedExecution,
     JudgedAlarms,
     ObservedGroup,
@@ -125,9 +126,13 @@ def sweep(request: Request, group: str | None) -> Swept:
     }
     observed: list[ObservedGroup] = []
     told: list[SentEvent] = []
+    rehearse: list[DueRehearsal] = []
     if not chains:
         with part("observation"):  # of a group that an operator names, at once
             observed = observe.observe(request, group, asked_for=group is not None)
+    if not chains and group is None:
+        with part("rehearsals that are due"):  # after the look: only what serves is rehearsed
+            rehearse = rehearsals.due(request)
     with part("events"):
         told = _told(request, group_id, unable, urgent=bool(chains))
     if group is None and not chains:
@@ -147,6 +152,7 @@ def sweep(request: Request, group: str | None) -> Swept:
             {"traversal": traversal, "workflow": workflow} for traversal, workflow in chains.items()
         ],
         "heals": [row["heal"] for row in observed if row["heal"]],
+        "rehearsals": rehearse,
         "unable": unable,
     }
     with part("metrics"):

@@ -243,7 +243,8 @@ class InForce(TypedDict):
 class RehearsalState(TypedDict):
     """The rehearsals of a group. ``running``: one is under way, or its cleanup is. The others are
     of the last one that passed or failed: ``at``, when it began; ``on``, the members that took
-    roles; ``to_service``, the seconds that a failover would take by it."""
+    roles; ``to_service``, the seconds that a failover would take by it. ``schedule``: when they
+    begin by themselves, in words; ``missed_since``: when one should have begun that has not."""
 
     running: bool
     at: float | None
@@ -251,6 +252,8 @@ class RehearsalState(TypedDict):
     reason: str
     on: list[str]
     to_service: float | None
+    schedule: str | None
+    missed_since: float | None
 
 
 class StatusReport(GroupReport):

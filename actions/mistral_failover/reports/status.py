@@ -145,7 +145,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             ],
             "unstarted": [_reported(each) for each in unstarted],
             "restarts": _restarts(tx, snapshot.state.id, now),
-            "rehearsal": _rehearsal(tx, snapshot.state.id),
+            "rehearsal": _rehearsal(tx, snapshot, now),
             "defects": [],
             "agents": {},
             "now": now,
@@ -321,9 +321,11 @@ def _reported(incident: Incident) -> ReportedIncident:
     }
 
 
-def _rehearsal(tx: ProjectTransaction, group_id: str) -> RehearsalState:
+def _rehearsal(tx: ProjectTransaction, snapshot: GroupSnapshot, now: float) -> RehearsalState:
+    group_id, schedule = snapshot.state.id, snapshot.group.rehearsal.schedule
     running = bool(rehearsals.unfinished(tx, group_id))
     row = rehearsals.last_result(tx, group_id)
+    words = schedule.words if schedule else None
     if row is None:
         return {
             "running": running,
@@ -332,6 +334,8 @@ def _rehearsal(tx: ProjectTransaction, group_id: str) -> RehearsalState:
             "reason": "",
             "on": [],
             "to_service": None,
+            "schedule": words,
+            "missed_since": None,
         }
     return {
         "running": running,
@@ -340,6 +344,8 @@ def _rehearsal(tx: ProjectTransaction, group_id: str) -> RehearsalState:
         "reason": row["reason"],
         "on": sorted(set(row["planned"]["roles"].values())),
         "to_service": (row["report"] or {}).get("to_service"),
+        "schedule": words,
+        "missed_since": schedule.missed_since(now, row["began_at"]) if schedule else None,
     }
 
 

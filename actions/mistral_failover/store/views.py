@@ -273,6 +273,14 @@ def last_of_kind(tx: ProjectSession, traversal_id: str, kind: JournalKind) -> fl
     return tx.connection.execute(query).scalar_one_or_none()
 
 
+def last_in_group(tx: ProjectSession, group_id: str, kind: JournalKind) -> float | None:
+    """Return when the journal got its last entry of this kind about a group; None: it has none."""
+    query = sa.select(sa.func.max(journal.c.at)).where(
+        journal.c.group_id == group_id, journal.c.kind == kind
+    )
+    return cast("float | None", tx.connection.execute(query).scalar_one())
+
+
 def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rehearsals that begin by themselves, on the real engine with an emulated cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import alarms, orders, recovery, rehearsals, suspensions
+from mistral_failover.cli import status_screen
+from mistral_failover.model import rehearsals as model
+from mistral_failover.store import tables
+from support.activation import done
+from support.waiting import until
+
+
+def context() -> ActionContext:
+    return ActionContext(SecurityContext(), ExecutionContext())
+
+
+def latest(group: Any) -> dict[str, Any]:
+    return dict(done(rehearsals.Rehearsals(group.name).run(context()))[0])
+
+
+@pytest.fixture
+def scheduled(protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A group that is up on db_a, and whose rehearsals begin by themselves, at any time of day."""
+    monkeypatch.setattr(model, "_fraction", lambda _: 0.0)
+    swept()  # those of other tests begin first
+    made = protect(rehearsal={"every": "2h"})
+    made.activate()
+    return made
+
+
+def swept() -> list[str]:
+    """The groups whose rehearsal sweeps begin, one after the other."""
+    found: list[str] = []
+    while rows := done(recovery.Sweep().run(context()))["rehearsals"]:
+        found += [row["group"] for row in rows]
+    return found
+
+
+def is_due(group: Any) -> bool:
+    return group.name in swept()
+
+
+def ended(group: Any) -> bool:
+    return any(row["clean"] for row in done(rehearsals.Rehearsals(group.name).run(context())))
+
+
+def earlier(state: Any, seconds: float) -> None:
+    """Let the store have its rehearsals, and what its journals say, from so long ago."""
+    with state.database.engine.begin() as connection:
+        for table, column in ((tables.rehearsals, "began_at"), (tables.journal, "at")):
+            connection.execute(table.update().values({column: table.c[column] - seconds}))
+
+
+def test_a_rehearsal_begins_by_itself_when_its_time_has_come(scheduled: Any, state: Any) -> None:
+    assert "never yet" in status_screen.facts(scheduled.status())["rehearsed"]
+
+    # A sweep that finds other work leaves it to the next one.
+    begun = until(lambda: scheduled.run("sweep").output["swept"]["rehearsals"], "none began")
+
+    assert [row["group"] for row in begun] == [scheduled.name]
+    until(lambda: ended(scheduled), "it was not rehearsed")
+    assert (latest(scheduled)["status"], "every 2h" in latest(scheduled)["because"]) == (
+        "PASSED",
+        True,
+    )
+    assert not is_due(scheduled), "the next one is not due"
+    earlier(state, 2 * 3600)
+    assert is_due(scheduled)
+    assert not is_due(scheduled), "another sweep began it"
+
+
+def test_none_begins_by_itself_while_something_else_counts_more(scheduled: Any) -> None:
+    group, name = scheduled, scheduled.name
+    done(suspensions.Pause(name, because="work").run(context()))
+    assert not is_due(group), "it is paused"
+    group.run("on_alarm", **group.cloud.alarm_body(group.server("db_b")))
+    done(suspensions.Resume(name, because="done").run(context()))
+    assert not is_due(group), "an alarm is held"
+    done(alarms.DismissHeld(group=name, because="tried").run(context()))
+
+    running = done(orders.Rehearse(name).run(context()))
+    assert not is_due(group), "one is under way"
+    assert running["group"] == name
+
+
+def test_a_rehearsal_that_should_have_begun_is_said(scheduled: Any, state: Any) -> None:
+    assert scheduled.run("rehearse", group=scheduled.name).state == "SUCCESS"
+    assert scheduled.status()["rehearsal"]["missed_since"] is None
+
+    earlier(state, 3 * 86400)
+
+    assert scheduled.status()["rehearsal"]["missed_since"] is not None
+    assert "late" in status_screen.facts(scheduled.status())["rehearsed"]
