@@ -164,3 +164,13 @@ class TestInjectedFaults:
         emulator.api_fault("server_list", "hold", seconds=0.1)
         answer = demo.session.get("/servers", endpoint_filter={"service_type": "compute"})
         assert answer.elapsed.total_seconds() >= 0.1
+
+
+def test_flavors_are_listed_in_both_ways_of_nova(demo: Clients, pair: Pair) -> None:
+    del pair  # its servers have the flavor
+
+    brief = {flavor.id for flavor in demo.compute.flavors(details=False)}
+    (tiny,) = [flavor for flavor in demo.compute.flavors() if flavor.name == "m1.tiny"]
+
+    assert "m1.tiny" in brief
+    assert (tiny.vcpus, tiny.ram, tiny.is_public) == (1, 512, True)
