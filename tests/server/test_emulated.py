@@ -12,7 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import yaml
 
 from mistral_failover.cli.emulator import as_meant
 from mistral_failover.cli.main import main
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support import forked
 from support.commands import heeds_ctrl_c
 from support.pages import blocks, page, section
@@ -101,11 +102,13 @@ def exported(server: ServerProcess) -> dict[str, str]:
     return dict(word.split("=", 1) for word in shlex.split(line))
 
 
-def openstack(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+def openstack(
+    server: ServerProcess, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run OpenStack's own client after the export that the server prints."""
     return subprocess.run(
         [str(Path(sys.executable).parent / "openstack"), *words],
-        env=os.environ | exported(server),
+        env=os.environ | exported(server) | dict(env or {}),
         capture_output=True,
         text=True,
         timeout=200,
@@ -212,6 +215,26 @@ def test_a_command_that_is_misspelt_in_the_first_group_file_is_refused_as_well(
     assert refused.returncode == 1
     assert "not offer the command shop-stpo" in refused.stderr
     assert "There is: shop-start, shop-stop." in refused.stderr
+
+
+def test_the_host_that_was_broken_is_repaired_although_the_member_has_moved(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    own_group(server, "powerless", tmp_path)
+    announced = json.loads((server.folder / "cloud" / "emulator.json").read_text())
+    cloud = EmulatorClient(announced["url"])
+    strike = ("emulator", "break", "powerless", "web_b", "--fault", "compute")
+
+    broken = done(server, *strike, "--no-alarm")
+    assert not cloud.status()["hosts"][broken["host"]]["compute_up"]
+    admin = {f"OS_{what}": "admin" for what in ("USERNAME", "PASSWORD", "PROJECT_NAME")}
+    moved = openstack(server, "server", "evacuate", broken["server"], env=admin)
+    assert moved.returncode == 0, moved.stderr
+    until(lambda: cloud.guests()[broken["server"]]["host"] != broken["host"])
+    repaired = done(server, *strike, "--repair")
+
+    assert (repaired["done"], repaired["host"]) == ("revive", broken["host"])
+    assert cloud.status()["hosts"][broken["host"]]["compute_up"]
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ class Break(Arguments, ShowOne):
     because the project's quota is used up and no host has room.
 
     Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --repair ends the
-    fault and starts a stopped server again. To give the member its role back, see 'failover
-    failback --help'. Needs a 'failover server --emulated' on this machine.
+    fault and starts a stopped server again; it repairs the host that was broken, although the
+    member has moved. To give the member its role back, see 'failover failback --help'. Needs a
+    'failover server --emulated' on this machine.
     """
 
     arguments = (
@@ -77,18 +78,24 @@ class Break(Arguments, ShowOne):
                 "This failover server acts in a real cloud, where 'emulator' breaks nothing. "
                 "Start another one with --emulated and its own --state-dir. [NO_EMULATOR]"
             )
-        server = _server(facts, parsed_args.group, parsed_args.member)
         target, fault, repairing = FAULTS[parsed_args.fault]
+        done = repairing if parsed_args.repair else fault
+        member = f"{parsed_args.group}/{parsed_args.member}"
+        server = _server(facts, parsed_args.group, parsed_args.member)
         try:
             cloud = EmulatorClient(facts["emulator"])
+            struck = [server]
             if target == "cloud":
-                struck = "all hosts"
+                struck = ["all hosts"]
                 _fill(cloud, full=not parsed_args.repair)
-            else:
-                struck = server if target == "server" else _host(cloud, server)
-                if target == "host":
-                    self._say_who_shares(cloud, struck, server)
-                cloud.fault(target, struck, repairing if parsed_args.repair else fault)
+            elif target == "host" and parsed_args.repair:
+                struck = _broken_for(cloud, member) or [_host(cloud, server)]
+            elif target == "host":
+                struck = [_host(cloud, server)]
+                self._say_who_shares(cloud, struck[0], server)
+            if target != "cloud":
+                for each in struck:
+                    cloud.fault(target, each, done, member=member)
                 if parsed_args.repair:
                     _start(Path(facts["clouds_file"]), server)
             silent = parsed_args.repair or parsed_args.no_alarm or target == "cloud"
@@ -102,8 +109,8 @@ class Break(Arguments, ShowOne):
         found = {
             "member": parsed_args.member,
             "server": server,
-            target: struck,
-            "done": repairing if parsed_args.repair else fault,
+            target: ", ".join(struck),
+            "done": done,
             "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
@@ -193,6 +200,12 @@ def _fill(cloud: EmulatorClient, *, full: bool) -> None:
     else:
         cloud.configure(quota=_ANY_NUMBER)
         cloud.clear_api_faults()
+
+
+def _broken_for(cloud: EmulatorClient, member: str) -> list[str]:
+    """Return the hosts that were broken for a member and still are: it may have moved since."""
+    hosts = cloud.status()["hosts"]
+    return sorted(name for name, host in hosts.items() if member in host["broken_for"])
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:

@@ -174,3 +174,16 @@ def test_flavors_are_listed_in_both_ways_of_nova(demo: Clients, pair: Pair) -> N
 
     assert "m1.tiny" in brief
     assert (tiny.vcpus, tiny.ram, tiny.is_public) == (1, 512, True)
+
+
+def test_a_host_knows_for_whom_it_was_broken_until_it_is_repaired(
+    emulator: EmulatorClient,
+) -> None:
+    def broken_for() -> list[str]:
+        return list(emulator.status()["hosts"]["cmp1"]["broken_for"])
+
+    emulator.fault("host", "cmp1", "power_off", member="shop/web_a")
+    assert broken_for() == ["shop/web_a"]
+
+    emulator.fault("host", "cmp1", "revive", member="shop/web_a")
+    assert broken_for() == []

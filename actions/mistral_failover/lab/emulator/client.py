@@ -143,12 +143,12 @@ class EmulatorClient:
         body = {"server_id": server_id, "volume_id": volume_id}
         self._call("POST", "/emulator/attachments/refresh", body)
 
-    def fault(self, target: str, name: str, fault: str) -> None:
+    def fault(self, target: str, name: str, fault: str, *, member: str = "") -> None:
         """server: booting, crash, hang, thaw, app, disk_full, disk_read_only, disk_writable,
         revive, and what breaks a standby: lacks_package, misconfigured, data_full,
         lacks_mount_point, denied, old_agent, not_isolated; repaired; host: compute_down,
-        power_off, revive."""
-        body = {"target": target, "id": name, "fault": fault}
+        power_off, revive. ``member``: for whose sake a host is broken, as GROUP/MEMBER."""
+        body = {"target": target, "id": name, "fault": fault, "member": member}
         self._call("POST", "/emulator/faults", body)
 
     def offer(self, service: str, *, up_to: str | None = None, without: Sequence[str] = ()) -> None:

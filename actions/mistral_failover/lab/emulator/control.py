@@ -229,7 +229,8 @@ def _fault(call: Call) -> Any:
     if target == "server":
         faults.strike_server(call.emulation, _text(call, "id"), _text(call, "fault"))
     elif target == "host":
-        faults.strike_host(call.emulation, _text(call, "id"), _text(call, "fault"))
+        member = str(call.body.get("member") or "")
+        faults.strike_host(call.emulation, _text(call, "id"), _text(call, "fault"), member)
     elif target == "api":
         faults.inject(call.emulation, call.body)
     else:
