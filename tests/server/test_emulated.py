@@ -217,6 +217,44 @@ def test_a_command_that_is_misspelt_in_the_first_group_file_is_refused_as_well(
     assert "There is: shop-start, shop-stop." in refused.stderr
 
 
+def test_a_dry_run_and_a_refused_file_teach_the_emulated_agents_nothing(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    name = "untaught"
+    template, file = tmp_path / "stack.yaml", tmp_path / "untaught.yaml"
+    template.write_text(yaml.safe_dump(SHOP_STACK))
+    told = yaml.safe_dump(SHOP | {"stack": name}).replace("shop-st", f"{name}-st")
+    made = openstack(server, "stack", "create", "--wait", "-t", str(template), name)
+    assert made.returncode == 0, made.stderr
+
+    file.write_text(told)
+    for _ in range(2):
+        dry = server.failover("group", "create", str(file), "--dry-run")
+        assert dry.returncode == 0, dry.stdout + dry.stderr
+        assert f"would learn: {name}-start, {name}-stop" in dry.stderr
+        assert "have learned" not in dry.stderr
+    file.write_text(told.replace("data_volume", "no_such_volume"))
+    refused = server.failover("group", "create", str(file))
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert "no_such_volume" in refused.stderr
+    assert "learn" not in refused.stderr
+
+    file.write_text(told)
+    created = server.failover("group", "create", str(file), "-f", "json")
+    assert created.returncode == 0, created.stdout + created.stderr
+    assert f"have learned: {name}-start, {name}-stop" in created.stderr
+
+    file.write_text(told.replace(f"{name}-st", "other-st"))
+    changed = server.failover("group", "update", str(file), "--dry-run")
+    assert changed.returncode == 0, changed.stdout + changed.stderr
+    assert changed.stderr.count("learn") == 1, changed.stderr
+    assert "would learn: other-start, other-stop" in changed.stderr
+    file.write_text(told)
+    same = server.failover("group", "update", str(file), "--dry-run")
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "learn" not in same.stderr
+
+
 def test_the_host_that_was_broken_is_repaired_although_the_member_has_moved(
     server: ServerProcess, tmp_path: Path
 ) -> None:
