@@ -5,6 +5,7 @@ Mistral and its real policy."""
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor import mistral as checks
 from mistral_failover.doctor.checks import Finding
 from mistral_failover.lab.testing.engine import TestEngine
+from mistral_failover.mistral import in_process
 from mistral_failover.mistral.api import Mistral
-from mistral_failover.mistral.client import MistralClient
+from mistral_failover.mistral.client import MistralClient, MistralError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mistral-policy.yaml"
 MEMBER = "role:member and project_id:%(project_id)s"
@@ -166,3 +168,23 @@ def test_a_proxy_s_answer_says_nothing_about_the_policy(
 
     with pytest.raises(CloudError):
         asked.code_rules()
+
+
+def test_a_refusal_that_this_process_asked_for_itself_is_not_logged_as_an_error(
+    mistral: TestEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    del mistral  # runs in this process
+    logger = logging.getLogger("mistral.utils.rest_utils")
+    logger.addHandler(caplog.handler)
+    client = MistralClient(in_process.URL)
+    try:
+        assert not client.allows("PUT", "code_sources", params={"identifier": "x"}, data=b"")
+        assert "Error during API call" not in caplog.text
+        with pytest.raises(MistralError):
+            client.request(
+                "POST", "workflows", data="nonsense", headers={"Content-Type": "text/plain"}
+            )
+    finally:
+        logger.removeHandler(caplog.handler)
+
+    assert "Error during API call" in caplog.text

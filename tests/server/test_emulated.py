@@ -12,7 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import yaml
 
 from mistral_failover.cli.emulator import as_meant
 from mistral_failover.cli.main import main
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support import forked
 from support.commands import heeds_ctrl_c
 from support.pages import blocks, page, section
@@ -101,11 +102,13 @@ def exported(server: ServerProcess) -> dict[str, str]:
     return dict(word.split("=", 1) for word in shlex.split(line))
 
 
-def openstack(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+def openstack(
+    server: ServerProcess, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run OpenStack's own client after the export that the server prints."""
     return subprocess.run(
         [str(Path(sys.executable).parent / "openstack"), *words],
-        env=os.environ | exported(server),
+        env=os.environ | exported(server) | dict(env or {}),
         capture_output=True,
         text=True,
         timeout=200,
@@ -212,6 +215,64 @@ def test_a_command_that_is_misspelt_in_the_first_group_file_is_refused_as_well(
     assert refused.returncode == 1
     assert "not offer the command shop-stpo" in refused.stderr
     assert "There is: shop-start, shop-stop." in refused.stderr
+
+
+def test_a_dry_run_and_a_refused_file_teach_the_emulated_agents_nothing(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    name = "untaught"
+    template, file = tmp_path / "stack.yaml", tmp_path / "untaught.yaml"
+    template.write_text(yaml.safe_dump(SHOP_STACK))
+    told = yaml.safe_dump(SHOP | {"stack": name}).replace("shop-st", f"{name}-st")
+    made = openstack(server, "stack", "create", "--wait", "-t", str(template), name)
+    assert made.returncode == 0, made.stderr
+
+    file.write_text(told)
+    for _ in range(2):
+        dry = server.failover("group", "create", str(file), "--dry-run")
+        assert dry.returncode == 0, dry.stdout + dry.stderr
+        assert f"would learn: {name}-start, {name}-stop" in dry.stderr
+        assert "have learned" not in dry.stderr
+    file.write_text(told.replace("data_volume", "no_such_volume"))
+    refused = server.failover("group", "create", str(file))
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert "no_such_volume" in refused.stderr
+    assert "learn" not in refused.stderr
+
+    file.write_text(told)
+    created = server.failover("group", "create", str(file), "-f", "json")
+    assert created.returncode == 0, created.stdout + created.stderr
+    assert f"have learned: {name}-start, {name}-stop" in created.stderr
+
+    file.write_text(told.replace(f"{name}-st", "other-st"))
+    changed = server.failover("group", "update", str(file), "--dry-run")
+    assert changed.returncode == 0, changed.stdout + changed.stderr
+    assert changed.stderr.count("learn") == 1, changed.stderr
+    assert "would learn: other-start, other-stop" in changed.stderr
+    file.write_text(told)
+    same = server.failover("group", "update", str(file), "--dry-run")
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "learn" not in same.stderr
+
+
+def test_the_host_that_was_broken_is_repaired_although_the_member_has_moved(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    own_group(server, "powerless", tmp_path)
+    announced = json.loads((server.folder / "cloud" / "emulator.json").read_text())
+    cloud = EmulatorClient(announced["url"])
+    strike = ("emulator", "break", "powerless", "web_b", "--fault", "compute")
+
+    broken = done(server, *strike, "--no-alarm")
+    assert not cloud.status()["hosts"][broken["host"]]["compute_up"]
+    admin = {f"OS_{what}": "admin" for what in ("USERNAME", "PASSWORD", "PROJECT_NAME")}
+    moved = openstack(server, "server", "evacuate", broken["server"], env=admin)
+    assert moved.returncode == 0, moved.stderr
+    until(lambda: cloud.guests()[broken["server"]]["host"] != broken["host"])
+    repaired = done(server, *strike, "--repair")
+
+    assert (repaired["done"], repaired["host"]) == ("revive", broken["host"])
+    assert cloud.status()["hosts"][broken["host"]]["compute_up"]
 
 
 @pytest.mark.parametrize(

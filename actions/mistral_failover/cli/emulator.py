@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from mistral_failover.cli.base import for_people
 from mistral_failover.model.text import counted
 
 if TYPE_CHECKING:
-    from mistral_failover.lab.emulator.client import EmulatorClient
+    from mistral_failover.lab.emulator.client import EmulatorClient, Learned
 
 # What each fault breaks, and what repairs it.
 FAULTS = {
@@ -44,8 +44,9 @@ class Break(Arguments, ShowOne):
     because the project's quota is used up and no host has room.
 
     Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --repair ends the
-    fault and starts a stopped server again. To give the member its role back, see 'failover
-    failback --help'. Needs a 'failover server --emulated' on this machine.
+    fault and starts a stopped server again; it repairs the host that was broken, although the
+    member has moved. To give the member its role back, see 'failover failback --help'. Needs a
+    'failover server --emulated' on this machine.
     """
 
     arguments = (
@@ -77,18 +78,24 @@ class Break(Arguments, ShowOne):
                 "This failover server acts in a real cloud, where 'emulator' breaks nothing. "
                 "Start another one with --emulated and its own --state-dir. [NO_EMULATOR]"
             )
-        server = _server(facts, parsed_args.group, parsed_args.member)
         target, fault, repairing = FAULTS[parsed_args.fault]
+        done = repairing if parsed_args.repair else fault
+        member = f"{parsed_args.group}/{parsed_args.member}"
+        server = _server(facts, parsed_args.group, parsed_args.member)
         try:
             cloud = EmulatorClient(facts["emulator"])
+            struck = [server]
             if target == "cloud":
-                struck = "all hosts"
+                struck = ["all hosts"]
                 _fill(cloud, full=not parsed_args.repair)
-            else:
-                struck = server if target == "server" else _host(cloud, server)
-                if target == "host":
-                    self._say_who_shares(cloud, struck, server)
-                cloud.fault(target, struck, repairing if parsed_args.repair else fault)
+            elif target == "host" and parsed_args.repair:
+                struck = _broken_for(cloud, member) or [_host(cloud, server)]
+            elif target == "host":
+                struck = [_host(cloud, server)]
+                self._say_who_shares(cloud, struck[0], server)
+            if target != "cloud":
+                for each in struck:
+                    cloud.fault(target, each, done, member=member)
                 if parsed_args.repair:
                     _start(Path(facts["clouds_file"]), server)
             silent = parsed_args.repair or parsed_args.no_alarm or target == "cloud"
@@ -102,8 +109,8 @@ class Break(Arguments, ShowOne):
         found = {
             "member": parsed_args.member,
             "server": server,
-            target: struck,
-            "done": repairing if parsed_args.repair else fault,
+            target: ", ".join(struck),
+            "done": done,
             "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
@@ -119,45 +126,82 @@ class Break(Arguments, ShowOne):
             )
 
 
-def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
+class Lesson:
+    """What the emulated servers of a group have learned of its file."""
+
+    def __init__(self, app: Any, group: str) -> None:
+        self._app, self._group = app, group
+        self.kept = False
+        self.learned: list[Learned] = []
+
+    def keep(self) -> None:
+        """Let them know it on, and say so."""
+        self.kept = True
+        self._tell("have learned")
+
+    def tell(self) -> None:
+        """Say what they would learn if the file were stored."""
+        self._tell("would learn")
+
+    def _tell(self, verb: str) -> None:
+        if commands := [name for each in self.learned for name in each.commands]:
+            self._app.stderr.write(
+                f"The emulated agents of {self._group} {verb}: {', '.join(commands)}. On real "
+                "members the agent's allow-list needs them.\n"
+            )
+
+
+@contextlib.contextmanager
+def lesson(app: Any, group: str, document: Mapping[str, Any]) -> Iterator[Lesson]:
     """Let the emulated servers of a group's stack, without one all of them, run the commands of its
-    activations, which on real members the agent's file allows, and say so. Servers that know one of
-    an activation's commands do not learn the other, nor one that is almost the counterpart of the
-    other: it is probably misspelt, and refused as on real members. Nothing happens in a real cloud,
-    or while the stack is missing. Return whether the cloud is emulated.
+    activations, which on real members the agent's file allows, while the block lasts: a check of
+    the file asks the agents. At its end they forget them again unless the lesson was kept.
+
+    Servers that know one of an activation's commands do not learn the other, nor one that is almost
+    the counterpart of the other: it is probably misspelt, and refused as on real members. Nothing
+    happens in a real cloud, or while the stack is missing.
 
     An application that is given devices needs them, and writes to no others.
     """
+    given = Lesson(app, group)
     facts = connection.server_used(app) or {}
     if "emulator" not in facts:
-        return False
+        yield given
+        return
     import requests
 
     from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
-    cloud, learned = EmulatorClient(facts["emulator"]), list[str]()
+    cloud = EmulatorClient(facts["emulator"])
+    try:
+        for name, start, stop, devices in _activations(document):
+            with contextlib.suppress(EmulatorError, requests.RequestException):
+                start, stop = as_meant(start, stop)
+                learned = cloud.add_application(
+                    f"{name}-{group}",
+                    start=start,
+                    stop=stop,
+                    needs_volume=devices,
+                    told_only=devices,
+                    stack=document.get("stack"),
+                    unless_partly_known=True,
+                )
+                given.learned.append(learned)
+        yield given
+    finally:
+        for each in () if given.kept else reversed(given.learned):
+            with contextlib.suppress(EmulatorError, requests.RequestException):
+                cloud.take_back(each)
+
+
+def _activations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+    """The name, the start and stop commands of each activation of a group file, and whether it is
+    given devices."""
     for name, resource in document["resources"].items():
         properties = resource.get("properties", {})
-        if resource["type"] != "activation" or not isinstance(properties.get("stop"), str):
-            continue
-        devices = any(_is_device(value) for value in properties.values())
-        with contextlib.suppress(EmulatorError, requests.RequestException):
-            start, stop = as_meant(properties["start"], properties["stop"])
-            learned += cloud.add_application(
-                f"{name}-{group}",
-                start=start,
-                stop=stop,
-                needs_volume=devices,
-                told_only=devices,
-                stack=document.get("stack"),
-                unless_partly_known=True,
-            )
-    if learned:
-        app.stderr.write(
-            f"The emulated agents of {group} have learned: {', '.join(learned)}. On real members "
-            "the agent's allow-list needs them.\n"
-        )
-    return True
+        if resource["type"] == "activation" and isinstance(properties.get("stop"), str):
+            devices = any(_is_device(value) for value in properties.values())
+            yield name, properties["start"], properties["stop"], devices
 
 
 _COUNTERPARTS = (("start", "stop"), ("up", "down"))
@@ -193,6 +237,12 @@ def _fill(cloud: EmulatorClient, *, full: bool) -> None:
     else:
         cloud.configure(quota=_ANY_NUMBER)
         cloud.clear_api_faults()
+
+
+def _broken_for(cloud: EmulatorClient, member: str) -> list[str]:
+    """Return the hosts that were broken for a member and still are: it may have moved since."""
+    hosts = cloud.status()["hosts"]
+    return sorted(name for name, host in hosts.items() if member in host["broken_for"])
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:

@@ -118,24 +118,23 @@ class _DefinitionCommand(_Bringing):
         """Return the answer of failover.define; report on standard error what does not refuse it,
         once for each command. Raises DocumentRefused."""
         # Before the agents are asked what they offer.
-        emulated, stored = emulator.teach(self.app, given.name, given.document), False
-        try:
-            found: DefinedGroup = self.run_action(
-                "failover.define",
-                definition=given.document,
-                name=given.name,
-                types=given.types,
-                dry_run=dry_run,
-            )
-            stored = not dry_run
-        except CommandFailed as refused:
-            if not refused.problems:
-                raise
-            raise files.DocumentRefused(given.placed(refused.problems)) from None
-        finally:
-            if emulated and not stored and self.known(given.name):
-                before = self.run_action("failover.status", group=given.name, definition=True)
-                emulator.teach(self.app, given.name, before["definition"]["document"])
+        with emulator.lesson(self.app, given.name, given.document) as lesson:
+            try:
+                found: DefinedGroup = self.run_action(
+                    "failover.define",
+                    definition=given.document,
+                    name=given.name,
+                    types=given.types,
+                    dry_run=dry_run,
+                )
+            except CommandFailed as refused:
+                if not refused.problems:
+                    raise
+                raise files.DocumentRefused(given.placed(refused.problems)) from None
+            if dry_run:
+                lesson.tell()
+            else:
+                lesson.keep()
         if dry_run or found["created"]:
             self._tell(given, found)
         return found
@@ -328,7 +327,8 @@ class AdoptStack(_Bringing):
             facts |= {"former": answer["former"] or "the same", "kept": clean("\n".join(rows))}
         if not parsed_args.no_activate:
             known = self.run_action("failover.status", group=name, definition=True)
-            emulator.teach(self.app, name, known["definition"]["document"])
+            with emulator.lesson(self.app, name, known["definition"]["document"]) as lesson:
+                lesson.keep()
             facts |= self.brought_up(parsed_args, name, "its stack was made again")
         shown = order.worded(facts) if people else facts
         return list(shown), list(shown.values())

@@ -33,6 +33,8 @@ from mistral_failover.mistral.unix_transport import SCHEME
 PROJECT = "<default-project>"  # the project of everything while Mistral's authentication is off
 _ACTIVE = threading.Lock()  # Mistral's configuration, scheduler and database are process-wide
 _LOGGERS = ("mistral", "mistral_failover", "workflow_trace", "oslo_messaging", "oslo_service")
+_ANSWERS = "mistral.utils.rest_utils"
+"""The logger of what Mistral's API refuses."""
 _UNFINISHED = ("IDLE", "RUNNING", "RUNNING_DELAYED", "WAITING")
 _REASON = "The process that ran this has ended."
 
@@ -281,6 +283,9 @@ class EmbeddedMistral:
                 logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s")
             )
             stack.callback(handler.close)
+        answers = logging.getLogger(_ANSWERS)
+        answers.addFilter(_is_told)
+        stack.callback(answers.removeFilter, _is_told)
         for name in _LOGGERS:
             logger = logging.getLogger(name)
             stack.callback(logger.setLevel, logger.level)
@@ -351,6 +356,13 @@ class EmbeddedMistral:
             return unix_socket.bound(self._socket)
         api = self._settings["api"]
         return socket.create_server((api["host"], int(api["port"])), backlog=BACKLOG)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Whether what Mistral logs is told to the operator: not what its policy refuses to this
+    process itself. The doctor asks whether it is refused, and says what is wrong if it is not."""
+    own = record.threadName == in_process.THREAD
+    return not (own and "Operation forbidden" in record.getMessage())
 
 
 def _unfinished(ids: Collection[str] | None) -> list[dict[str, Any]]:

@@ -26,6 +26,8 @@ CALLS = 64
 """Requests that may be answered at once; further ones wait."""
 MOST = 600.0
 """Seconds for a request without a limit of its own."""
+THREAD = "in-process"
+"""The name of each thread that answers a request."""
 _slots = threading.BoundedSemaphore(CALLS)
 _serving: list[Face] = []  # the last one answers
 
@@ -61,7 +63,7 @@ class InProcessTransport(requests.adapters.BaseAdapter):
         answer: Future[Response] = Future()
         arguments = (face, _asked(request), answer, end)
         try:
-            threading.Thread(target=_answer, args=arguments, name="in-process", daemon=True).start()
+            threading.Thread(target=_answer, args=arguments, name=THREAD, daemon=True).start()
         except RuntimeError as error:  # no further thread
             _slots.release()
             raise requests.ConnectionError(str(error), request=request) from None

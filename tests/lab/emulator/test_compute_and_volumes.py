@@ -164,3 +164,26 @@ class TestInjectedFaults:
         emulator.api_fault("server_list", "hold", seconds=0.1)
         answer = demo.session.get("/servers", endpoint_filter={"service_type": "compute"})
         assert answer.elapsed.total_seconds() >= 0.1
+
+
+def test_flavors_are_listed_in_both_ways_of_nova(demo: Clients, pair: Pair) -> None:
+    del pair  # its servers have the flavor
+
+    brief = {flavor.id for flavor in demo.compute.flavors(details=False)}
+    (tiny,) = [flavor for flavor in demo.compute.flavors() if flavor.name == "m1.tiny"]
+
+    assert "m1.tiny" in brief
+    assert (tiny.vcpus, tiny.ram, tiny.is_public) == (1, 512, True)
+
+
+def test_a_host_knows_for_whom_it_was_broken_until_it_is_repaired(
+    emulator: EmulatorClient,
+) -> None:
+    def broken_for() -> list[str]:
+        return list(emulator.status()["hosts"]["cmp1"]["broken_for"])
+
+    emulator.fault("host", "cmp1", "power_off", member="shop/web_a")
+    assert broken_for() == ["shop/web_a"]
+
+    emulator.fault("host", "cmp1", "revive", member="shop/web_a")
+    assert broken_for() == []

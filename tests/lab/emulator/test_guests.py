@@ -392,3 +392,21 @@ def test_an_agent_that_cannot_isolate_refuses_what_is_rehearsed(
     assert heartbeat(emulator, serving.b)["rehearsals"]["isolation"] == (
         "the agent does not run as root"
     )
+
+
+def test_what_guests_have_learned_can_be_taken_back(emulator: EmulatorClient, pair: Pair) -> None:
+    first = emulator.add_application("own two", start="x-start", stop="x-stop", stack=pair.stack)
+    second = emulator.add_application("own two", start="y-start", stop="x-stop", stack=pair.stack)
+    assert (first.commands, second.commands) == (("x-start", "x-stop"), ("y-start",))
+
+    emulator.take_back(second)
+    again = emulator.add_application("own two", start="y-start", stop="x-stop", stack=pair.stack)
+    assert again.commands == ("y-start",)
+    emulator.take_back(again)
+    emulator.take_back(first)
+    once_more = emulator.add_application(
+        "own two", start="x-start", stop="x-stop", stack=pair.stack
+    )
+    assert once_more.commands == ("x-start", "x-stop")
+    emulator.take_back(once_more)
+    emulator.take_back(once_more)

@@ -32,13 +32,16 @@ def group_id(demo: Clients, stack: str) -> str:
 
 
 def test_the_list_of_resources_has_the_filters_of_heat(demo: Clients, group: str) -> None:
-    def names(**filters: str) -> list[str]:
+    def names(**filters: str | list[str]) -> list[str]:
         return [row.resource_name for row in demo.heat.resources.list(group, filters=filters)]
 
     assert names(status="COMPLETE") == names()
     assert names(status="FAILED") == []
     assert names(name="members") == ["members"]
     assert names(name="members", action="UPDATE") == []
+    assert names(status=["FAILED", "COMPLETE"]) == names()
+    with pytest.raises(heatclient.exc.HTTPBadRequest, match="Invalid filter parameters"):
+        names(colour="red")
 
 
 @pytest.fixture

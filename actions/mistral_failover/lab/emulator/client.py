@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ class EmulatorError(Exception):
         super().__init__(message)
         self.code, self.message, self.remedy = code, message, remedy
         self.http_status = http_status
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What guests have learned of an application.
+
+    ``commands``: those that are new to them; ``former``: what they knew by the application's name
+    before, None if nothing.
+    """
+
+    application: str
+    commands: tuple[str, ...]
+    former: Mapping[str, Any] | None
 
 
 class EmulatorClient:
@@ -107,10 +121,11 @@ class EmulatorClient:
         rehearse: bool = True,
         stack: str | None = None,
         unless_partly_known: bool = False,
-    ) -> list[str]:
-        """Lets guests (of one stack, or all) run an application by named commands; returns those
-        that are new to them. ``told_only``: it writes only to the devices that its start names.
-        ``unless_partly_known``: guests that know one of two commands do not learn the other."""
+    ) -> Learned:
+        """Lets guests (of one stack, or all) run an application by named commands; returns what
+        they learned, for `take_back`. ``told_only``: it writes only to the devices that its start
+        names. ``unless_partly_known``: guests that know one of two commands do not learn the other.
+        """
         body = {
             "name": name,
             "start": start,
@@ -124,7 +139,17 @@ class EmulatorClient:
             "stack": stack,
             "unless_partly_known": unless_partly_known,
         }
-        return list(self._call("POST", "/emulator/applications", body)["learned"])
+        answer = self._call("POST", "/emulator/applications", body)
+        return Learned(name, tuple(answer["learned"]), answer["former"])
+
+    def take_back(self, learned: Learned) -> None:
+        """Lets guests forget an application again, or has what they knew by its name before."""
+        if learned.former is None:
+            query = {"name": learned.application}
+            self._call("DELETE", "/emulator/applications", params=query)
+        else:
+            body = {**learned.former, "stack": learned.former["stack_id"]}
+            self._call("POST", "/emulator/applications", body)
 
     def guests(self) -> dict[str, dict[str, Any]]:
         """What each guest does, by server id."""
@@ -143,12 +168,12 @@ class EmulatorClient:
         body = {"server_id": server_id, "volume_id": volume_id}
         self._call("POST", "/emulator/attachments/refresh", body)
 
-    def fault(self, target: str, name: str, fault: str) -> None:
+    def fault(self, target: str, name: str, fault: str, *, member: str = "") -> None:
         """server: booting, crash, hang, thaw, app, disk_full, disk_read_only, disk_writable,
         revive, and what breaks a standby: lacks_package, misconfigured, data_full,
         lacks_mount_point, denied, old_agent, not_isolated; repaired; host: compute_down,
-        power_off, revive."""
-        body = {"target": target, "id": name, "fault": fault}
+        power_off, revive. ``member``: for whose sake a host is broken, as GROUP/MEMBER."""
+        body = {"target": target, "id": name, "fault": fault, "member": member}
         self._call("POST", "/emulator/faults", body)
 
     def offer(self, service: str, *, up_to: str | None = None, without: Sequence[str] = ()) -> None:

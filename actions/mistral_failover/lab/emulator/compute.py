@@ -505,11 +505,37 @@ def _limits(call: Call) -> Any:
     return {"limits": {"rate": [], "absolute": absolute}}
 
 
+def _flavor_names(call: Call) -> list[str]:
+    """The flavors of all servers."""
+    known = {server.flavor for server in call.emulation.state.servers.values()}
+    return sorted(known - {"", *call.emulation.state.config["gone"]})
+
+
+def _flavor_view(name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": name,
+        "vcpus": 1,
+        "ram": 512,
+        "disk": 1,
+        "swap": "",
+        "OS-FLV-EXT-DATA:ephemeral": 0,
+        "OS-FLV-DISABLED:disabled": False,
+        "os-flavor-access:is_public": True,
+        "rxtx_factor": 1.0,
+        "links": [],
+    }
+
+
 def _flavors(call: Call) -> Any:
     """GET /flavors: all that a server has."""
-    known = {server.flavor for server in call.emulation.state.servers.values()}
-    names = sorted(known - {"", *call.emulation.state.config["gone"]})
+    names = paged(call, _flavor_names(call), key=str)
     return {"flavors": [{"id": name, "name": name, "links": []} for name in names]}
+
+
+def _flavors_detail(call: Call) -> Any:
+    """GET /flavors/detail: the same ones, with what they have."""
+    return {"flavors": [*map(_flavor_view, paged(call, _flavor_names(call), key=str))]}
 
 
 def _flavor(call: Call) -> Any:
@@ -517,7 +543,7 @@ def _flavor(call: Call) -> Any:
     name = call.path("flavor_id")
     if name in call.emulation.state.config["gone"]:
         raise refused(404, f"Flavor {name} could not be found.")
-    return {"flavor": {"id": name, "name": name, "vcpus": 1, "ram": 512, "disk": 1, "links": []}}
+    return {"flavor": _flavor_view(name)}
 
 
 def _security_groups(call: Call) -> Any:
@@ -581,6 +607,7 @@ def routes() -> list[Route]:
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
         (f"{base}/limits", _limits, "limits", "GET", False),
         (f"{base}/flavors", _flavors, "flavors", "GET", False),
+        (f"{base}/flavors/detail", _flavors_detail, "flavors", "GET", False),
         (f"{base}/flavors/{{flavor_id}}", _flavor, "flavors", "GET", False),
         (f"{server}/os-security-groups", _security_groups, "server_show", "GET", False),
         (f"{base}/images", _images, "image", "GET", False),

@@ -165,6 +165,8 @@ def _add_application(call: Call) -> Any:
         rehearse=bool(call.body.get("rehearse", True)),
         stack_id=_stack_id(call, stack) if stack else None,
     )
+    former = call.emulation.state.applications.get(application.name)
+    so_far = {"former": None if former is None else vars(former)}
     known = _commands_of(call, application)
     new = {application.start, application.stop} - known
     if (
@@ -173,10 +175,20 @@ def _add_application(call: Call) -> Any:
         and application.start != application.stop
     ):
         # As an agent whose allow-list lacks one of the two.
-        return 200, {"application": vars(application), "learned": []}
+        return 200, {"application": vars(application), "learned": [], **so_far}
     call.emulation.state.applications[application.name] = application
     call.emulation.changed()
-    return 201, {"application": vars(application), "learned": sorted(new)}
+    return 201, {"application": vars(application), "learned": sorted(new), **so_far}
+
+
+def _remove_application(call: Call) -> Any:
+    """Guests forget an application and its commands; it may be gone already."""
+    state, name = call.emulation.state, call.query("name") or ""
+    if state.applications.pop(name, None) is not None:
+        for guest in state.guests.values():
+            guests.forget(guest, name)
+        call.emulation.changed()
+    return 204, None
 
 
 def _commands_of(call: Call, application: Application) -> set[str]:
@@ -229,7 +241,8 @@ def _fault(call: Call) -> Any:
     if target == "server":
         faults.strike_server(call.emulation, _text(call, "id"), _text(call, "fault"))
     elif target == "host":
-        faults.strike_host(call.emulation, _text(call, "id"), _text(call, "fault"))
+        member = str(call.body.get("member") or "")
+        faults.strike_host(call.emulation, _text(call, "id"), _text(call, "fault"), member)
     elif target == "api":
         faults.inject(call.emulation, call.body)
     else:
@@ -300,6 +313,7 @@ def routes() -> list[Route]:
         *GUESTS,
         ("", _status, "GET"),
         ("/critical", _critical, "GET"),
+        ("/applications", _remove_application, "DELETE"),
         ("/addresses/{address}/servers", _answering, "GET"),
         ("/latency", _latency, "POST"),
         ("/offers", _offer, "POST"),

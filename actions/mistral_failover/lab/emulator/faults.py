@@ -110,6 +110,7 @@ def _power_off(emulation: Emulation, host: Host) -> None:
 
 
 def _revive_host(emulation: Emulation, host: Host) -> None:
+    host.broken_for = []
     if host.powered and host.compute_up:
         return
     power_lost = not host.powered
@@ -165,8 +166,9 @@ def strike_server(emulation: Emulation, server_id: str, fault: str) -> None:
     _note(emulation, "server", server_id, fault)
 
 
-def strike_host(emulation: Emulation, name: str, fault: str) -> None:
-    """Applies a fault to a host."""
+def strike_host(emulation: Emulation, name: str, fault: str, member: str = "") -> None:
+    """Applies a fault to a host, for the sake of a member (GROUP/MEMBER): the repair for that
+    member finds the host by it, wherever the member is by then."""
     host = emulation.state.hosts.get(name)
     if host is None:
         known = ", ".join(emulation.state.hosts)
@@ -174,6 +176,8 @@ def strike_host(emulation: Emulation, name: str, fault: str) -> None:
     if fault not in HOST_FAULTS:
         raise _unknown(fault, "host", HOST_FAULTS)
     HOST_FAULTS[fault](emulation, host)
+    if member and fault not in _RETURNS:
+        host.broken_for = sorted({*host.broken_for, member})
     _note(emulation, "host", name, fault)
 
 

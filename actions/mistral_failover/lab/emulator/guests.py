@@ -117,6 +117,13 @@ def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
     emulation.changed()
 
 
+def forget(guest: Guest, name: str) -> None:
+    """Removes all that a guest has of an application."""
+    for known in (guest.applications, guest.devices, guest.rehearsed):
+        known.pop(name, None)
+    guest.interrupted = [each for each in guest.interrupted if each != name]
+
+
 def power_off(emulation: Emulation, server_id: str, cause: str) -> None:
     """Switches the guest off that is where Nova has its server."""
     guest = emulation.state.guests.get(server_id)

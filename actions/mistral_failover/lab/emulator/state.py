@@ -96,7 +96,8 @@ class Host:
     """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it.
 
     `forced_down`, `disabled`: an administrator has told Nova so; `changed`: when. `reported`: when
-    nova-compute reported last, if it does not report; 0.0: never.
+    nova-compute reported last, if it does not report; 0.0: never. `broken_for`: the members, as
+    GROUP/MEMBER, for whose sake it is broken now.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Host:
     reported: float = 0.0
     disabled: bool = False
     changed: float = 0.0
+    broken_for: list[str] = field(default_factory=list)
 
     def stop_reports(self) -> None:
         """End nova-compute."""
