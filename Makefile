@@ -48,7 +48,7 @@ test: $(STAMP)
 test-spec: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
 	$(TOOL) support.java
-	$(BIN)/pytest -m spec tests/spec -n 1 --timeout=900 --durations=10
+	$(BIN)/pytest -m spec tests/spec -n 1 --timeout=3700 --durations=10
 
 # Its larger models: the table of docs/safety.md, an hour. MODELS: parts of their names.
 spec: $(STAMP)

@@ -140,7 +140,11 @@ def configuration(model: Model, specification: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check(model: Model, folder: Path, *, limit: float = 600.0) -> Result:
+HANGS = 3600.0
+"""Seconds after which a search counts as hung. Beside other work, one of a minute may take many."""
+
+
+def check(model: Model, folder: Path, *, limit: float = HANGS) -> Result:
     """Search all states of a model. ``folder`` is an empty one; ``limit`` is in seconds."""
     text = f"---- MODULE Model ----\nEXTENDS Failover\n{definitions(model)}\n====\n"
     (folder / "Model.tla").write_text(text)

@@ -164,4 +164,4 @@ def fits(recorded: Recorded, folder: Path, records: Sequence[str] | None = None)
         "INVARIANTS", "  Records <- M_Records\n  Retried <- M_Retried\nINVARIANTS"
     )
     (folder / "Run.cfg").write_text(configuration)
-    return tlc.run(folder, "Run", limit=300.0).violated is not None
+    return tlc.run(folder, "Run", limit=tlc.HANGS).violated is not None
