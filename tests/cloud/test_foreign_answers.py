@@ -134,6 +134,7 @@ BODIES = {
 OF_NO_SERVICE = re.compile(r"/[^/]+(/v[0-9.]+)?/?|/emulator/.*")
 """Versions, and the emulator's own."""
 OF_OTHER_TOOLS = {
+    "/compute/v2.1/flavors/detail",
     "/compute/v2.1/flavors/{flavor_id}",
     "/compute/v2.1/servers/{server_id}/os-security-groups",
     "/network/v2.0/extensions",

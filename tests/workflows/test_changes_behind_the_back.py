@@ -104,8 +104,10 @@ class Behind:
             self.take_away()
 
     def can_serve(self) -> bool:
-        """Whether the holder of the role runs and has the volume."""
-        return self.holder not in self.gone and self.servers[self.holder] in self.attached()
+        """Whether the holder of the role runs, has the volume, and runs the application."""
+        server = self.servers[self.holder]
+        there = self.holder not in self.gone and server in self.attached()
+        return there and bool(self.group.cloud.guests()[server]["applications"])
 
     def look(self) -> dict[str, Any]:
         """The service after a look."""
