@@ -88,6 +88,7 @@ def test_none_begins_by_itself_while_something_else_counts_more(scheduled: Any) 
     running = done(orders.Rehearse(name).run(context()))
     assert not is_due(group), "one is under way"
     assert running["group"] == name
+    until(lambda: group.run("sweep") and ended(group), "sweeps did not end it")
 
 
 def test_a_rehearsal_that_should_have_begun_is_said(scheduled: Any, state: Any) -> None:

@@ -10,8 +10,9 @@ from functools import partial
 from mistral_failover.convergence.records import GroupState, JournalKind, TraversalStatus
 from mistral_failover.groups.service import judged_services
 from mistral_failover.groups.snapshot import group_snapshot_in, locked
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import Service
-from mistral_failover.model.rehearsals import AGAIN, RehearsalOutcome
+from mistral_failover.model.rehearsals import AGAIN, RehearsalOutcome, RehearsalSchedule
 from mistral_failover.orders.rehearsal import life
 from mistral_failover.recovery.documents import DueRehearsal, TakenUp
 from mistral_failover.runtime.request import Request
@@ -38,7 +39,6 @@ def due(request: Request) -> list[DueRehearsal]:
 
     A group that does not serve, waits for anything or is suspended is passed over.
     """
-    definitions = request.runtime.definitions
 
     def candidates(tx: ProjectTransaction) -> list[GroupState]:
         if rehearsals.unfinished(tx) or incidents.is_held_full(tx, 1):
@@ -46,17 +46,14 @@ def due(request: Request) -> list[DueRehearsal]:
         return [
             state
             for state in groups.states(tx)
-            if state.current_traversal is not None
-            and definitions.group(tx, state).rehearsal.schedule is not None
-            and _is_due(request, tx, state)
+            if state.current_traversal is not None and _due_schedule(request, tx, state)
         ]
 
     def begin(name: str, tx: ProjectTransaction) -> DueRehearsal | None:
         state = locked(request, tx, name)
-        if not _is_due(request, tx, state):
+        schedule = _due_schedule(request, tx, state)
+        if schedule is None:
             return None  # another sweep has begun it, or the group has other work by now
-        schedule = definitions.group(tx, state).rehearsal.schedule
-        assert schedule is not None  # see _is_due
         sentence = f"a rehearsal is due ({schedule.words}): a sweep starts it"
         tx.journal(state.id, sentence, kind=JournalKind.REHEARSAL)
         because = f"rehearsed by schedule: {schedule.words}"
@@ -73,21 +70,26 @@ def due(request: Request) -> list[DueRehearsal]:
     return []
 
 
-def _is_due(request: Request, tx: ProjectTransaction, state: GroupState) -> bool:
-    schedule = request.runtime.definitions.group(tx, state).rehearsal.schedule
+def _due_schedule(
+    request: Request, tx: ProjectTransaction, state: GroupState
+) -> RehearsalSchedule | None:
+    """Return the schedule by which a rehearsal of a group is due; None: none is."""
+    try:
+        schedule = request.runtime.definitions.group(tx, state).rehearsal.schedule
+    except InvalidDocument:  # it needs a package that is gone, which must not stop the others
+        return None
     if schedule is None or suspensions.is_suspended(tx, state.id):
-        return False
+        return None
     now, last = tx.now(), rehearsals.last_result(tx, state.id)
     if not schedule.is_due(state.id, now, last["began_at"] if last else None):
-        return False
+        return None
     tried = views.last_in_group(tx, state.id, JournalKind.REHEARSAL)
     if tried is not None and now - tried < AGAIN:
-        return False
+        return None
     serves = judged_services(request.runtime, tx, [state.id])[state.id].state.service
-    return (
-        serves in (Service.SERVING, Service.DEGRADED)
-        and group_snapshot_in(request, tx, state).reached
-    )
+    if serves not in (Service.SERVING, Service.DEGRADED):
+        return None
+    return schedule if group_snapshot_in(request, tx, state).reached else None
 
 
 def _left(
