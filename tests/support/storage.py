@@ -98,6 +98,16 @@ def commands(folder: Path) -> dict[str, Any]:
     }
 
 
+def can_ask(folder: Path) -> None:
+    """Give the commands of the simulated cluster a Python that has its ``rados``."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={SIMULATORS / "rados"} exec python3 "$@"\n', "utf-8")
+    python.chmod(0o755)
+    program = folder / "ceph"
+    _, _, rest = program.read_text("utf-8").partition("\n")
+    program.write_text(f"#!{python}\n{rest}", "utf-8")
+
+
 def changes(stored: Stored) -> list[str]:
     """Return what the cluster was asked to do about its blocklist, in order."""
     calls = [call for call in stored.state["calls"] if call[1:3] == ["osd", "blocklist"]]

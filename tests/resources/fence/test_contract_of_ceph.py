@@ -116,3 +116,34 @@ def test_a_client_that_slept_through_a_block_writes_again_unless_it_was_renewed(
         writer.kill()
         writer.wait()
     assert writer.returncode == errno.ESHUTDOWN, said
+
+
+def test_a_client_is_silent_if_it_does_not_answer(real: RealCeph) -> None:
+    """It hangs, or died a moment ago; Ceph shows its watch for half a minute. The user may read
+    only."""
+    cluster, image = cluster_of(real.conf, real.folder), f"{POOL}/volume-y"
+    real.run("rbd", "create", image, "--size", "64")
+    assert not cluster.is_silent(image, 1), "there is none"
+    read = ["rbd", "-c", str(real.conf), "bench", image, "--io-type", "read", "--io-total", "64G"]
+    clients = [subprocess.Popen(read, stdout=subprocess.DEVNULL)]
+    try:
+        until(lambda: len(real.watchers(image)) == 1)
+        assert not cluster.is_silent(image, 1)
+
+        clients[0].send_signal(signal.SIGSTOP)
+        assert cluster.is_silent(image, 1)
+        clients[0].send_signal(signal.SIGCONT)
+        assert not cluster.is_silent(image, 1)
+
+        clients[0].kill()
+        clients[0].wait()
+        assert cluster.is_silent(image, 1)
+        assert len(real.watchers(image)) == 1
+
+        clients.append(subprocess.Popen(read, stdout=subprocess.DEVNULL))
+        until(lambda: len(real.watchers(image)) == 2)
+        assert not cluster.is_silent(image, 1), "one of two: which one is not said"
+    finally:
+        for each in clients:
+            each.kill()
+            each.wait()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -150,6 +151,34 @@ def test_a_live_host_that_falls_silent_when_it_is_switched_off_is_proven_off(
 
     assert evidence.proven, evidence.observed
     assert fencing.seconds > 1.5, "it listened"
+
+
+def test_an_agent_that_fell_silent_before_the_report_is_not_listened_to_once_more(
+    fencing: Fencing,
+) -> None:
+    """A live one would have been heard while the rung waited for Nova."""
+    fencing.emulated.client.fault("server", fencing.server, "crash")
+    fencing.configure([fencing.device(fencing.machines.board())], listen=3)
+    dies = threading.Timer(3, fencing.dies)
+    dies.start()
+
+    evidence = fencing.prove(limit=20)
+
+    dies.join()
+    assert evidence.proven, evidence.observed
+    assert 3 < fencing.seconds < 6, "and it listened for another 3 s"
+
+
+def test_an_agent_is_listened_to_until_a_live_one_would_have_been_heard(fencing: Fencing) -> None:
+    """By its clock, which may be two seconds behind."""
+    fencing.dies()
+    time.sleep(4)
+    fencing.configure([fencing.device(fencing.machines.board())], listen=4)
+
+    evidence = fencing.prove(limit=20)
+
+    assert evidence.proven, evidence.observed
+    assert 1.5 < fencing.seconds < 4.5
 
 
 def test_a_host_that_nova_reports_up_is_not_switched_off_for_one_project(

@@ -24,7 +24,7 @@ from mistral_failover.store import host_fences
 from support.emulated import Pair
 from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
 from support.operators import Operator
-from support.storage import STANDBY, SUSPECT, Stored, changes, simulate
+from support.storage import STANDBY, SUSPECT, Stored, can_ask, changes, simulate
 
 DAY = 86_400.0
 CINDER = "172.31.251.5:0/555"
@@ -616,13 +616,33 @@ def test_two_servers_of_a_shared_volume_on_one_host_cannot_be_told_apart(shared:
 
 
 def power_off(
-    stored: Stored, board: str = "works", services: Sequence[str] = (), **more: Any
+    stored: Stored,
+    board: str = "works",
+    services: Sequence[str] = (),
+    *,
+    asks: bool = False,
+    dies_after: float = 0.0,
+    **more: Any,
 ) -> Evidence:
-    """Have the board switch the host off, with the cluster known."""
-    stored.fencing.dies()
+    """Have the board switch the host off, with the cluster known. ``asks``: its clients can be
+    asked whether they are alive. ``dies_after``: seconds until Nova counts the host as down."""
     device = stored.fencing.device(stored.fencing.machines.board(board))
     stored.configure(levels=[[device]], **({"services": list(services)} if services else {}))
-    return stored.fencing.prove(**{"volumes": (stored.pair.volume,), **more})
+    if asks:
+        can_ask(stored.folder)
+    dies = threading.Timer(dies_after, stored.fencing.dies)
+    dies.start()
+    if not dies_after:
+        dies.join()
+    try:
+        return stored.fencing.prove(**{"volumes": (stored.pair.volume,), **more})
+    finally:
+        dies.join()
+
+
+def notifications(stored: Stored) -> list[int]:
+    """Return for how many milliseconds the clients were asked, each time."""
+    return [call[3] for call in stored.state["calls"] if call[:2] == ["rados", "notify"]]
 
 
 def test_a_client_that_still_watches_contradicts_a_board_that_reports_the_host_off(
@@ -650,6 +670,59 @@ def test_the_board_is_not_contradicted_where(
     stored.cluster(*watching, modes=modes)
 
     assert power_off(stored, services=services).proven
+
+
+def test_a_client_that_does_not_answer_contradicts_nothing_though_ceph_still_shows_it(
+    stored: Stored,
+) -> None:
+    """It died with the host; Ceph shows it for half a minute."""
+    stored.cluster(SUSPECT, modes=("deaf",))
+
+    evidence = power_off(stored, asks=True)
+
+    assert evidence.proven, evidence.observed
+    assert stored.state["watchers"][stored.image] == [SUSPECT]
+    assert notifications(stored) == [3000]
+    assert stored.fencing.seconds < 20
+
+
+@pytest.mark.parametrize(
+    ("watching", "modes"),
+    [
+        ((SUSPECT,), ()),
+        ((SUSPECT,), ("deaf once",)),
+        ((SUSPECT, STANDBY), ("deaf",)),
+        ((SUSPECT,), ("no notifications",)),
+    ],
+    ids=["it answers", "it answers later", "one of several does not", "it cannot be asked"],
+)
+def test_a_client_contradicts_the_board_as_long_as_ceph_shows_it_where(
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    watching: tuple[str, ...],
+    modes: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(power, "WATCH", 2.0)
+    stored.cluster(*watching, modes=modes)
+    later = 2 if "deaf once" in modes else 0  # it was deaf while the rung waited for Nova
+
+    evidence = power_off(stored, board="lies", asks=True, dies_after=later)
+
+    assert not evidence.proven
+    assert "contradicted: a client still has volume" in evidence.observed
+    assert "secret" not in evidence.observed
+
+
+def test_a_client_that_was_silent_while_nova_counted_the_host_as_up_is_asked_once_more(
+    stored: Stored,
+) -> None:
+    """For a second: one that came back would answer at once."""
+    stored.cluster(SUSPECT, modes=("deaf",))
+
+    evidence = power_off(stored, asks=True, dies_after=2)
+
+    assert evidence.proven, evidence.observed
+    assert notifications(stored) == [3000, 1000]
 
 
 def test_a_client_of_a_migrated_volume_contradicts_the_board(

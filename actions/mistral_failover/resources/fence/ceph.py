@@ -6,6 +6,9 @@ lock. A client on the cluster's blocklist (``address:port/nonce``) can write not
 map of the OSDs carries the list, and the command returns after the map has changed. Every command
 has a limit of its own and is killed at it, because by default none ends.
 
+A watch outlives its client by half a minute (``osd_client_watch_timeout``). A client that is alive
+answers a notification of the image within milliseconds, a dead one never: see `Cluster.is_silent`.
+
 Each entry has an end, and ``osd blocklist add`` does not move the end of an entry that is there
 (OSDMap::apply_incremental inserts; seen with Ceph 16.2.15: the command prints the new end, the map
 keeps the old one). Operators add entries by hand, and librbd when it breaks a lock: both for an
@@ -21,6 +24,7 @@ once does not recover. So there is a gap of about a second: see `Cluster.renew`.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import re
@@ -38,7 +42,7 @@ from mistral_failover.model.documents import load_json
 from mistral_failover.resources.fence import programs
 from mistral_failover.resources.fence.agents import Going, always
 from mistral_failover.resources.fence.devices import Ceph
-from mistral_failover.resources.fence.power import Unproven
+from mistral_failover.resources.fence.power import ClaimLost, TimeOver, Unproven
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +51,9 @@ FOREVER = 10 * 365 * 86_400
 ENOUGH = 365 * 86_400
 """Seconds that an entry must last from now on to be a proof: it must not end before the host was
 off, whenever that will be. Differences of clocks do not matter here."""
+SILENT, SILENT_STILL = 3, 1
+"""Seconds for which a client does not answer until it counts as silent, and once more at the next
+look."""
 _CLIENT = re.compile(r"(?:v[12]:)?(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]+/[0-9]+\Z")
 _ENOENT = 2
 _LEAST = 1.0  # seconds for a command that may leave a client without an entry
@@ -109,6 +116,46 @@ class Cluster:
     def watchers(self, image: str) -> frozenset[str]:
         """Return the clients that watch an image now. Raises Unproven."""
         return frozenset(self._watchers(image) or ())
+
+    def is_silent(self, image: str, seconds: int) -> bool:
+        """Return whether exactly one client watches an image, and does not answer for so many
+        seconds. False also if it cannot be asked: that needs ``rados`` for the Python that runs
+        ``ceph``, which Ceph's packages install. Raises what the permit raises.
+
+        It is no proof that the client is dead: one that hangs does not answer either.
+        """
+        try:
+            before = self._watchers(image)
+            if before is None or len(before) != 1 or self._answer(image, seconds):
+                return False
+            return self._watchers(image) == before
+        except (ClaimLost, TimeOver):
+            raise
+        except Unproven as error:
+            LOG.info("The clients of %s are not asked: %s", image, error.detail)
+            return False
+
+    def _answer(self, image: str, seconds: int) -> bool:
+        """Return whether every client that watches an image answers a notification within so many
+        seconds. Raises Unproven if they cannot be asked."""
+        path = programs.find(self._ceph.ceph)
+        python = programs.interpreter(path) if path is not None else None
+        if python is None:
+            raise Unproven(f"{self._ceph.ceph} is no program in Python")
+        self._check_keyring()
+        script = Path(__file__).with_name("ceph_notify.py").read_text(encoding="utf-8")
+        pool, _, name = image.partition("/")
+        login = (self._ceph.conf or "", self._ceph.name or "", self._ceph.keyring or "")
+        limit = self._permit(self._ceph.limit)
+        if limit <= seconds + 1:
+            raise Unproven("too little time is left")
+        words = [*python, "-c", script, *login, pool, name, str(seconds)]
+        ended = programs.run(words, limit=limit, going=self._going)
+        if ended.code == 0:
+            return True
+        if ended.code == errno.ETIMEDOUT:
+            return False
+        raise Unproven(ended.words)
 
     def block(self, client: str) -> None:
         """Put a client on the blocklist. Raises Unproven."""

@@ -65,9 +65,13 @@ def _switch(attempt: FenceAttempt, known: Devices, limit: float) -> Switch:
 
 
 def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple[str, str]] | None:
-    """Return what tells which of the member's volumes are still open; None if the storage is not
-    known. If Ceph, Cinder or Nova cannot be asked about a volume, its last answer counts; without
-    any answer it contradicts nothing."""
+    """Return what tells which of the member's volumes a live client still has open; None if the
+    storage is not known. If Ceph, Cinder or Nova cannot be asked about a volume, its last answer
+    counts; without any answer it contradicts nothing.
+
+    A client that does not answer counts as gone, before its watch ends. One that was silent at the
+    look before need not be silent for as long again.
+    """
     from mistral_failover.cloud.errors import CloudError
     from mistral_failover.cloud.transport import LeaseLost
     from mistral_failover.resources.fence import ceph, power, storage
@@ -77,6 +81,16 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
         return None
     configured = known.ceph
     open_volumes: dict[str, tuple[str, str]] = {}
+    silent: set[frozenset[str]] = set()
+
+    def alive(cluster: ceph.Cluster, image: str, clients: frozenset[str]) -> bool:
+        if not clients:
+            return False
+        if cluster.is_silent(image, ceph.SILENT_STILL if clients in silent else ceph.SILENT):
+            silent.add(clients)
+            return False
+        silent.discard(clients)
+        return True
 
     def watching(permit: Permit) -> tuple[str, str]:
         cluster = ceph.Cluster(configured, permit, going(attempt.tools.cloud.guard))
@@ -93,7 +107,7 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
                 LOG.warning("It is not known who watches volume %s: %s", volume_id, why)
                 continue
             open_volumes.pop(volume_id, None)
-            if clients:
+            if alive(cluster, image.name, clients):
                 words = f"a client still has volume {volume_id} open"
                 watched = f"{image.name} is watched by {', '.join(sorted(clients))}"
                 open_volumes[volume_id] = (words, watched)

@@ -5,7 +5,8 @@ One process at a time switches a host off, and records the proof for all groups 
 A device that reports the host off is contradicted by any sign of life of the host after that: an
 agent's heartbeat, a report of its compute service, a client that has a volume open, another device.
 A contradicted report is no proof. Each group knows other signs, so a group that uses the proof of
-another one looks for its own before.
+another one looks for its own before. What has been silent for long enough when the host is reported
+off is not listened to once more: it would have been heard before, if it were alive.
 
 After a proof the host is not switched off for a project again until Nova has shown it up: a host
 that boots after its repair looks dead, and by our own mark Nova counts it as down. Until then the
@@ -19,11 +20,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from shlex import quote
 
-from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
+from mistral_failover.agent.channel.interface import Channel, ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
@@ -51,6 +53,8 @@ LOOK = 10.0
 """Seconds for the answer of a device that has failed before."""
 _SETTLE = 1.0
 """Seconds for what was on its way when the host was switched off."""
+_SKEW = 2.0
+"""Seconds by which the clock of an agent may be behind ours."""
 _NOTICE = 3.0
 """Seconds until a board has noticed that another device switched its host off."""
 _PAUSE = 0.25
@@ -137,8 +141,8 @@ class Switch:
     ``again``: an operator orders it: the host is switched off also if Nova has not shown it up
     since its last fence.
     ``channel`` and ``guests``: where heartbeats of agents on the host would come from.
-    ``watching``: says which volumes a client on the host still has open, as far as the storage is
-    known; for the project and for the operator, empty if none. It gets what permits its calls.
+    ``watching``: says which volumes a live client on the host still has open, as far as the storage
+    is known; for the project and for the operator, empty if none. It gets what permits its calls.
     """
 
     devices: Devices
@@ -178,14 +182,14 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
         raise Unproven(
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
-    whole = switch.left
+    whole, first = switch.left, _Heartbeats.of(switch)
     while True:
         claim = _claim(switch, host, levels, since)
         granted = switch.left
         if isinstance(claim, str):
             return claim
         try:
-            return _switch_off_once(switch, host, claim, levels)
+            return _switch_off_once(switch, host, claim, levels, first)
         except ClaimLost as lost:
             if switch.left <= _PAUSE:
                 raise
@@ -197,13 +201,16 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             raise
 
 
-def _switch_off_once(switch: Switch, host: str, claim: Claim, levels: Levels) -> str:
-    """Switch the host off and record the proof; return it. Raises as `switch_off`."""
+def _switch_off_once(
+    switch: Switch, host: str, claim: Claim, levels: Levels, first: _Heartbeats
+) -> str:
+    """Switch the host off and record the proof; return it. ``first``: the heartbeats before the
+    wait for the claim. Raises as `switch_off`."""
     proven = False
     try:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         only_asks = not found.back and not switch.again
-        proof = _Fence(switch, host, claim, only_asks).through(levels)
+        proof = _Fence(switch, host, claim, only_asks, first).through(levels)
         proven = switch.store.atomically(lambda tx: host_fences.prove(tx, claim, proof))
         if not proven:
             raise _lost()
@@ -297,6 +304,7 @@ def _waits_for(switch: Switch, what: Undecided | None) -> None:
 
 def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
     """Return the right to switch the host off, or a proof that still holds. Raises Unproven."""
+    asked = False
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         waits: Unproven | None = None
@@ -325,6 +333,11 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
             if claim is not None:
                 _waits_for(switch, None)
                 return claim
+        if waits is not None and not asked:
+            # Meanwhile: a client that is silent now need not be silent for as long later.
+            asked = True
+            _ask_clients(switch)
+            continue
         if waits is None:
             waits = Claimed(host, found.owner)
             _waits_for(switch, waits)
@@ -332,6 +345,21 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
             raise waits
         switch.guard.permit("GET")
         switch.sleep(min(pause, switch.left))
+
+
+def _ask_clients(switch: Switch) -> None:
+    """Ask the clients of the volumes whether they are alive, for the look after the report. Raises
+    LeaseLost."""
+
+    def permit(seconds: float) -> float:
+        switch.guard.permit("GET")
+        if switch.left <= 0:
+            raise TimeOver
+        return min(seconds, switch.left)
+
+    if switch.watching is not None:
+        with suppress(TimeOver):
+            switch.watching(permit)
 
 
 def _claimed(switch: Switch, host: str, found: HostFence) -> Claim | None:
@@ -389,7 +417,7 @@ def _usable(
         if found.proof is None or found.proven_at is None:
             return None
         age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
-        _Signs(switch, host).contradict(hold)
+        _Signs(switch, host, _Heartbeats.of(switch)).contradict(hold)
         _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
     except (NoAnswer, NotBack):
         raise
@@ -468,8 +496,9 @@ def _statuses(
 def _contradicted_by_storage(
     switch: Switch, permit: agents.Permit, hold: Callable[[], None], seconds: float
 ) -> None:
-    """Wait for so many seconds until no client on the host has a volume open: one that died
-    disappears after half a minute. ``hold`` is called meanwhile. Raises Unproven if one has."""
+    """Wait for so many seconds until no live client on the host has a volume open: one that died
+    and cannot be asked disappears after half a minute. ``hold`` is called meanwhile. Raises
+    Unproven if one has."""
     if switch.watching is None:
         return
     end = time.monotonic() + seconds
@@ -496,19 +525,21 @@ class _Fence:
     host: str
     claim: Claim
     only_asks: bool
+    first: _Heartbeats
     _failed: list[Device] = field(default_factory=list)
 
     def through(self, levels: Levels) -> str:
         """Try level by level; return the first proof. Raises Unproven."""
-        signs = _Signs(self.switch, self.host)
+        signs = _Signs(self.switch, self.host, self.first)
         tried: list[str] = []
         details: list[str] = []
         for number, level in enumerate(levels, 1):
             try:
                 words = self._level(level, time.monotonic() + self._share(levels[number - 1 :]))
                 self._contradicted_by_devices()
-                signs.contradict(self._hold)
+                # First: the signs go on being silent meanwhile.
                 _contradicted_by_storage(self.switch, self._permit, self._hold, WATCH)
+                signs.contradict(self._hold)
             except ClaimLost:
                 raise
             except Unproven as error:
@@ -595,35 +626,84 @@ class _Fence:
             raise _lost()
 
 
+@dataclass(frozen=True)
+class _Heartbeats:
+    """The last heartbeat of each agent on a host, as it was seen ``at`` a moment of the monotonic
+    clock: when it was sent, by the agent's clock."""
+
+    at: float
+    sent: dict[Address, float]
+
+    @classmethod
+    def of(cls, switch: Switch) -> _Heartbeats:
+        """Look at them now. A channel that does not answer shows none."""
+        found = {}
+        for address in switch.guests if switch.channel is not None else ():
+            try:
+                beat = switch.channel.heard(address)
+            except (ChannelError, CloudError) as error:
+                if getattr(error, "code", "") in ("LEASE_LOST", "HANDED_BACK"):
+                    raise
+                continue
+            if beat is not None:
+                found[address] = time.time() - beat.ago
+        return cls(time.monotonic(), found)
+
+    def recent(self) -> set[Address]:
+        """Return the agents that may still have been alive then."""
+        taken = time.time() - (time.monotonic() - self.at)
+        return {address for address, sent in self.sent.items() if taken - sent <= RECENT}
+
+    def silence(self, address: Address, first: _Heartbeats) -> float:
+        """Return for how many seconds an agent has certainly sent nothing: by its own clock, and
+        since an earlier look of ours that had the same heartbeat."""
+        sent, known = self.sent[address], first.sent.get(address)
+        by_its_clock = time.time() - sent - _SKEW
+        by_ours = time.monotonic() - first.at
+        same = known is not None and sent <= known + _SETTLE
+        return max(by_its_clock, by_ours) if same else by_its_clock
+
+
 class _Signs:
     """Signs of life of a host: heartbeats of its agents, and reports of its compute service."""
 
-    def __init__(self, switch: Switch, host: str) -> None:
+    def __init__(self, switch: Switch, host: str, first: _Heartbeats) -> None:
+        """``first``: the heartbeats at an earlier look, or now."""
         self._switch = switch
         self._host = host
+        self._first = first
         service = self._service()
         self._was_up = service is not None and service.up
-        self._was_heard = any(beat.ago <= RECENT for _, beat in self._heartbeats())
+        self._were_heard = _Heartbeats.of(switch).recent()
 
     def contradict(self, hold: Callable[[], None]) -> None:
         """Listen for a sign of life after the host was reported off, if there was one shortly
         before; ``hold`` is called meanwhile. Raises Unproven if one comes."""
-        listen = self._switch.devices.listen
-        if not listen or not (self._was_up or self._was_heard):
+        if self._left(_Heartbeats.of(self._switch)) <= 0:
             return
         reported = time.monotonic()
         self._switch.sleep(_SETTLE)
-        beats = {address: time.time() - beat.ago for address, beat in self._heartbeats()}
+        beats = _Heartbeats.of(self._switch)
         service = self._service()
-        end = time.monotonic() + listen
+        end = time.monotonic() + self._left(beats)
         while True:
-            service = self._look(beats, service, reported)
+            service = self._look(beats.sent, service, reported)
             if time.monotonic() >= end:
                 return
             if self._switch.left <= 0:
                 raise Unproven("the rung timed out while it listened for signs of life")
             hold()
             self._switch.sleep(min(2 * _PAUSE, max(0.0, end - time.monotonic())))
+
+    def _left(self, beats: _Heartbeats) -> float:
+        """Return for how many seconds to listen from now on: the compute service from the report
+        on, an agent until it has been silent for so long that a live one would have been heard."""
+        listen = self._switch.devices.listen
+        if not listen:
+            return 0.0
+        heard = self._were_heard & beats.sent.keys()
+        left = [listen - beats.silence(address, self._first) for address in heard]
+        return max([*left, listen if self._was_up else 0.0])
 
     def _look(
         self,
@@ -633,12 +713,12 @@ class _Signs:
     ) -> hosts.ComputeService | None:
         """Compare with what was seen before; return the compute service for the next look. Raises
         Unproven."""
-        for address, beat in self._heartbeats():
+        for address, sent in _Heartbeats.of(self._switch).sent.items():
             # An agent's clock may differ from ours, so its own earlier heartbeat is compared.
             if address in beats:
-                alive = time.time() - beat.ago > beats[address] + _SETTLE
+                alive = sent > beats[address] + _SETTLE
             else:
-                alive = beat.ago < time.monotonic() - reported - _SETTLE
+                alive = time.time() - sent < time.monotonic() - reported - _SETTLE
             if alive:
                 raise Unproven(
                     f"contradicted: {address.member}'s agent sent a heartbeat after its host was "
@@ -664,18 +744,3 @@ class _Signs:
             if error.code in ("LEASE_LOST", "HANDED_BACK"):
                 raise
             return None
-
-    def _heartbeats(self) -> list[tuple[Address, Heartbeat]]:
-        if self._switch.channel is None:
-            return []
-        found = []
-        for address in self._switch.guests:
-            try:
-                beat = self._switch.channel.heard(address)
-            except (ChannelError, CloudError) as error:
-                if getattr(error, "code", "") in ("LEASE_LOST", "HANDED_BACK"):
-                    raise
-                continue
-            if beat is not None:
-                found.append((address, beat))
-        return found

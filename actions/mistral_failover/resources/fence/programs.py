@@ -119,6 +119,17 @@ def find(name: str) -> str | None:
     return None
 
 
+def interpreter(path: str) -> list[str] | None:
+    """Return the words that run the Python of a program in Python, by its first line; None if the
+    program is no such one, or if other users can change that Python."""
+    with suppress(OSError), open(path, "rb") as program:  # noqa: PTH123 - as in find
+        first = program.readline(WORDS)
+        words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+        if "python" in " ".join(words) and find(words[0]) is not None:
+            return words
+    return None
+
+
 def _converse(
     process: subprocess.Popen[bytes], stdin: bytes, deadline: float, going: Callable[[], None]
 ) -> tuple[bool, bytes, bytes]:
