@@ -182,9 +182,9 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
         raise Unproven(
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
-    whole, first = switch.left, _Heartbeats.of(switch)
+    whole, first = switch.left, _Look.of(switch, host)
     while True:
-        claim = _claim(switch, host, levels, since)
+        claim = _claim(switch, host, levels, since, first)
         granted = switch.left
         if isinstance(claim, str):
             return claim
@@ -201,11 +201,9 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             raise
 
 
-def _switch_off_once(
-    switch: Switch, host: str, claim: Claim, levels: Levels, first: _Heartbeats
-) -> str:
-    """Switch the host off and record the proof; return it. ``first``: the heartbeats before the
-    wait for the claim. Raises as `switch_off`."""
+def _switch_off_once(switch: Switch, host: str, claim: Claim, levels: Levels, first: _Look) -> str:
+    """Switch the host off and record the proof; return it. ``first``: the signs of life before
+    the wait for the claim. Raises as `switch_off`."""
     proven = False
     try:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
@@ -302,7 +300,7 @@ def _waits_for(switch: Switch, what: Undecided | None) -> None:
         switch.guard.waits_for(None if what is None else what.awaited())
 
 
-def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
+def _claim(switch: Switch, host: str, levels: Levels, since: float, first: _Look) -> Claim | str:
     """Return the right to switch the host off, or a proof that still holds. Raises Unproven."""
     asked = False
     while True:
@@ -311,7 +309,7 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
         pause = _PAUSE
         if found.owner is None:
             try:
-                proof = _usable(switch, host, found, levels, since)
+                proof = _usable(switch, host, found, levels, since, first)
             except (NoAnswer, NotBack) as none:
                 # A claim would void the proof for all groups, and prove nothing: a device that does
                 # not answer is often only busy with the questions of the others.
@@ -384,7 +382,7 @@ def _await_change(switch: Switch, found: HostFence, host: str, seconds: float) -
 
 
 def _usable(
-    switch: Switch, host: str, found: HostFence, levels: Levels, since: float
+    switch: Switch, host: str, found: HostFence, levels: Levels, since: float, first: _Look
 ) -> str | None:
     """Return a proof that was recorded, if the host is still off (it may have been switched on
     again), and nothing that this process knows contradicts it. Return None if the host may be
@@ -417,8 +415,9 @@ def _usable(
         if found.proof is None or found.proven_at is None:
             return None
         age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
-        _Signs(switch, host, _Heartbeats.of(switch)).contradict(hold)
+        signs = _Signs(switch, host, first)
         _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
+        signs.contradict(hold)
     except (NoAnswer, NotBack):
         raise
     except Unproven as error:
@@ -525,7 +524,7 @@ class _Fence:
     host: str
     claim: Claim
     only_asks: bool
-    first: _Heartbeats
+    first: _Look
     _failed: list[Device] = field(default_factory=list)
 
     def through(self, levels: Levels) -> str:
@@ -627,18 +626,22 @@ class _Fence:
 
 
 @dataclass(frozen=True)
-class _Heartbeats:
-    """The last heartbeat of each agent on a host, as it was seen ``at`` a moment of the monotonic
-    clock: when it was sent, by the agent's clock."""
+class _Look:
+    """The last signs of life of a host, as they were seen ``at`` a moment of the monotonic clock.
+    ``sent``: the last heartbeat of each agent there, by the agent's clock. ``service``: its compute
+    service; None if Nova could not be asked."""
 
     at: float
     sent: dict[Address, float]
+    service: hosts.ComputeService | None
 
     @classmethod
-    def of(cls, switch: Switch) -> _Heartbeats:
-        """Look at them now. A channel that does not answer shows none."""
-        found = {}
-        for address in switch.guests if switch.channel is not None else ():
+    def of(cls, switch: Switch, host: str) -> _Look:
+        """Look now. A channel or a Nova that does not answer shows no sign."""
+        at, found = time.monotonic(), dict[Address, float]()
+        for address in switch.guests:
+            if switch.channel is None:
+                break
             try:
                 beat = switch.channel.heard(address)
             except (ChannelError, CloudError) as error:
@@ -647,47 +650,54 @@ class _Heartbeats:
                 continue
             if beat is not None:
                 found[address] = time.time() - beat.ago
-        return cls(time.monotonic(), found)
+        try:
+            service = hosts.compute_service(switch.nova, host)
+        except CloudError as error:
+            if error.code in ("LEASE_LOST", "HANDED_BACK"):
+                raise
+            service = None
+        return cls(at, found, service)
 
-    def recent(self) -> set[Address]:
-        """Return the agents that may still have been alive then."""
-        taken = time.time() - (time.monotonic() - self.at)
-        return {address for address, sent in self.sent.items() if taken - sent <= RECENT}
-
-    def silence(self, address: Address, first: _Heartbeats) -> float:
+    def silence(self, address: Address, first: _Look) -> float:
         """Return for how many seconds an agent has certainly sent nothing: by its own clock, and
-        since an earlier look of ours that had the same heartbeat."""
+        since an earlier look that saw the same heartbeat."""
         sent, known = self.sent[address], first.sent.get(address)
         by_its_clock = time.time() - sent - _SKEW
-        by_ours = time.monotonic() - first.at
         same = known is not None and sent <= known + _SETTLE
-        return max(by_its_clock, by_ours) if same else by_its_clock
+        return max(by_its_clock, time.monotonic() - first.at) if same else by_its_clock
+
+    def silence_of_service(self, first: _Look) -> float:
+        """Return for how many seconds the compute service has certainly not reported: since an
+        earlier look that saw the same report."""
+        now, known = self.service, first.service
+        if now is None or known is None or now.seen != known.seen:
+            return 0.0
+        return time.monotonic() - first.at
 
 
 class _Signs:
     """Signs of life of a host: heartbeats of its agents, and reports of its compute service."""
 
-    def __init__(self, switch: Switch, host: str, first: _Heartbeats) -> None:
-        """``first``: the heartbeats at an earlier look, or now."""
+    def __init__(self, switch: Switch, host: str, first: _Look) -> None:
+        """``first``: an earlier look."""
         self._switch = switch
         self._host = host
         self._first = first
-        service = self._service()
-        self._was_up = service is not None and service.up
-        self._were_heard = _Heartbeats.of(switch).recent()
+        now = _Look.of(switch, host)
+        self._was_up = now.service is not None and now.service.up
+        self._were_heard = {each for each, sent in now.sent.items() if time.time() - sent <= RECENT}
 
     def contradict(self, hold: Callable[[], None]) -> None:
         """Listen for a sign of life after the host was reported off, if there was one shortly
         before; ``hold`` is called meanwhile. Raises Unproven if one comes."""
-        if self._left(_Heartbeats.of(self._switch)) <= 0:
+        if self._left(_Look.of(self._switch, self._host)) <= 0:
             return
         reported = time.monotonic()
         self._switch.sleep(_SETTLE)
-        beats = _Heartbeats.of(self._switch)
-        service = self._service()
-        end = time.monotonic() + self._left(beats)
+        base = _Look.of(self._switch, self._host)
+        end, service = time.monotonic() + self._left(base), base.service
         while True:
-            service = self._look(beats.sent, service, reported)
+            service = self._compare(base.sent, service, reported)
             if time.monotonic() >= end:
                 return
             if self._switch.left <= 0:
@@ -695,17 +705,19 @@ class _Signs:
             hold()
             self._switch.sleep(min(2 * _PAUSE, max(0.0, end - time.monotonic())))
 
-    def _left(self, beats: _Heartbeats) -> float:
-        """Return for how many seconds to listen from now on: the compute service from the report
-        on, an agent until it has been silent for so long that a live one would have been heard."""
+    def _left(self, now: _Look) -> float:
+        """Return for how many seconds to listen on: until each sign has been missing for so long
+        that a live host would have shown it."""
         listen = self._switch.devices.listen
         if not listen:
             return 0.0
-        heard = self._were_heard & beats.sent.keys()
-        left = [listen - beats.silence(address, self._first) for address in heard]
-        return max([*left, listen if self._was_up else 0.0])
+        heard = self._were_heard & now.sent.keys()
+        missing = [now.silence(address, self._first) for address in heard]
+        if self._was_up:
+            missing.append(now.silence_of_service(self._first))
+        return max((listen - each for each in missing), default=0.0)
 
-    def _look(
+    def _compare(
         self,
         beats: dict[Address, float],
         service: hosts.ComputeService | None,
@@ -713,7 +725,8 @@ class _Signs:
     ) -> hosts.ComputeService | None:
         """Compare with what was seen before; return the compute service for the next look. Raises
         Unproven."""
-        for address, sent in _Heartbeats.of(self._switch).sent.items():
+        found = _Look.of(self._switch, self._host)
+        for address, sent in found.sent.items():
             # An agent's clock may differ from ours, so its own earlier heartbeat is compared.
             if address in beats:
                 alive = sent > beats[address] + _SETTLE
@@ -724,7 +737,7 @@ class _Signs:
                     f"contradicted: {address.member}'s agent sent a heartbeat after its host was "
                     "reported off"
                 )
-        now = self._service()
+        now = found.service
         if now is None:
             return service
         # Another process that tells Nova of the fence moves Nova's time, too.
@@ -735,12 +748,3 @@ class _Signs:
                 f"the compute service on {self._host} reported at {now.seen}",
             )
         return now
-
-    def _service(self) -> hosts.ComputeService | None:
-        """Return the compute service, or None if Nova cannot be asked: then it shows no sign."""
-        try:
-            return hosts.compute_service(self._switch.nova, self._host)
-        except CloudError as error:
-            if error.code in ("LEASE_LOST", "HANDED_BACK"):
-                raise
-            return None
