@@ -112,3 +112,23 @@ def test_a_program_that_may_not_go_on_is_killed_with_its_group(tmp_path: Path) -
 
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("#!/usr/bin/env python3", ["/usr/bin/env", "python3"]),
+        ("#! /usr/bin/env -S python3 -s", ["/usr/bin/env", "-S", "python3", "-s"]),
+        ("#!/bin/sh", None),
+        ("#!/no/such/python3", None),
+        ("#!", None),
+        ("\x7fELF python", None),
+    ],
+)
+def test_the_python_of_a_program_is_that_of_its_first_line(
+    tmp_path: Path, first: str, words: list[str] | None
+) -> None:
+    (tmp_path / "ceph").write_text(f"{first}\nimport rados\n", "utf-8")
+
+    assert programs.interpreter(str(tmp_path / "ceph")) == words
+    assert programs.interpreter(str(tmp_path / "missing")) is None

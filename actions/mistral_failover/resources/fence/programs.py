@@ -125,7 +125,8 @@ def interpreter(path: str) -> list[str] | None:
     with suppress(OSError), open(path, "rb") as program:  # noqa: PTH123 - as in find
         first = program.readline(WORDS)
         words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
-        if "python" in " ".join(words) and find(words[0]) is not None:
+        named = [word.rpartition("/")[2] for word in words]
+        if any(name.startswith("python") for name in named) and find(words[0]) is not None:
             return words
     return None
 
