@@ -186,7 +186,7 @@ def _waits(status: Mapping[str, Any]) -> bool:
 def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:
     if status["status"] != "COMPLETE":
         return f"it is {status['status']}: {status['reason']}"
-    return show.oracle.at_rest(status)
+    return show.oracle.at_rest(status) or show.oracle.left()
 
 
 def in_child(world: World, plan: Plan, *, lines: bool = False) -> Outcome:
