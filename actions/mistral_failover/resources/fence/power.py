@@ -182,7 +182,8 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
         raise Unproven(
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
-    whole, first = switch.left, _Look.of(switch, host)
+    first = _Look.of(switch, host)
+    whole = switch.left  # what the waits for others are compared with
     while True:
         claim = _claim(switch, host, levels, since, first)
         granted = switch.left
