@@ -75,6 +75,8 @@ PATHS = {
     "history": "/history",
     "host-lost": "/order?what=host-lost&host=compute-1",
     "order": "/order?what=confirm-fenced&group=payments&member=db_a",
+    "rehearse": "/order?what=rehearse&group=payments",
+    "rehearsals": "/rehearsals?group=payments",
 }
 
 BUSY = [
@@ -332,7 +334,10 @@ def test_an_order_is_given_with_the_keyboard_alone(tab: Opens) -> None:
     page.open("/")
     keyboard = page.page.keyboard
 
-    for link, title in (("payments", "payments"), ("db_a is off...", "Confirm that the member")):
+    for link, title in (
+        ("payments", "payments"),
+        ("Confirm that db_a is off...", "Confirm that the member"),
+    ):
         page.tab_to(link)
         keyboard.press("Enter")
         page.page.locator("h1", has_text=title).wait_for()

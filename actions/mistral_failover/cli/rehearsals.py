@@ -76,14 +76,15 @@ def _row(found: Rehearsal) -> list[Any]:
     return [
         when(found["began_at"]),
         found["status"],
-        _takers(found["roles"]),
+        takers(found["roles"]),
         lasted(report["to_service"]) if report else "",
         found["reason"],
         "yes" if found["clean"] else "not yet",
     ]
 
 
-def _takers(roles: Any) -> str:
+def takers(roles: Any) -> str:
+    """Return the members that take these roles, in words."""
     return " and ".join(sorted(set(roles.values())))
 
 
@@ -120,7 +121,7 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield a rehearsal and its report as lines for people."""
     report = found["report"]
     yield "rehearsal", ": ".join(filter(None, (found["status"], found["reason"])))
-    yield "group", f"{found['group']}: loss of {found['lost']}, on {_takers(found['roles'])}"
+    yield "group", f"{found['group']}: loss of {found['lost']}, on {takers(found['roles'])}"
     if report is None:
         return
     if report["to_service"] is not None:
