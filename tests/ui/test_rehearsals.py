@@ -130,12 +130,17 @@ def test_the_order_shows_what_would_be_made_and_starts_the_workflow(opened: Open
 
 
 def test_the_page_of_a_group_leads_to_its_rehearsals(opened: Opened) -> None:
-    known = status()["rehearsal"] | {"at": 1_799_980_000.0, "status": "PASSED", "on": ["db_b"]}
-    page = opened(Answers(status=status(rehearsal=known | {"to_service": 12.0}))).get(
-        "/group?name=payments"
-    )
+    known = status()["rehearsal"] | {"at": 1_799_980_000.0, "status": "PASSED", "to_service": 12.0}
 
-    assert '<a href="/rehearsals?group=payments">Rehearsed</a>: 5 h 33 min ago on db_b' in page.text
+    def said(on: str, word: str = "SERVING") -> bool:
+        found = status(rehearsal=known | {"on": [on]}, service=service(word))
+        page = opened(Answers(status=found)).get("/group?name=payments").text
+        assert 'href="/rehearsals?group=payments">Rehearsals</a>' in page
+        return f"Rehearsed</a>: 5 h 33 min ago on {on}: 12.0 s" in page
+
+    assert said("db_a")
+    assert not said("db_b"), "it is active now, so no other member was tried"
+    assert not said("db_a", "DOWN"), "other things matter"
 
 
 def test_a_long_reason_ends_with_a_whole_clause(opened: Opened) -> None:

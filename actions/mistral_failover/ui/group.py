@@ -101,7 +101,7 @@ class RecentIncident:
 class GroupView:
     """A group, in words. ``serves``: the word of its state, which has this ``level``; ``meaning``:
     what that means, and ``since`` when it is so, for ``lasting`` (empty: not known).
-    ``rehearsed``: when and how its failover was rehearsed last, empty if it never was.
+    ``rehearsed``: when and how its failover was rehearsed last, empty if that does not matter now.
     ``incidents``: the latest alarms and orders. ``traversal``: the id of the present one, empty if
     there is none."""
 
@@ -139,7 +139,7 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
         meaning=meaning[:1].upper() + meaning[1:],
         since=since,
         lasting=lasting,
-        rehearsed=status_screen.rehearsed(status),
+        rehearsed=_rehearsed(status),
         verdict=verdict(status),
         facts=tuple(
             (name, tuple(text.splitlines())) for name, text in facts.items() if name not in _ABOVE
@@ -155,6 +155,15 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
         traversal=traversal["id"] if traversal else "",
         goal=status["goal"] or "",
     )
+
+
+def _rehearsed(status: StatusReport) -> str:
+    """Return when and how the failover of a group was rehearsed, while it serves: empty if that was
+    on a member that holds a role now, because then no other one was tried."""
+    serves = status["service"]["status"] in (Service.SERVING, Service.DEGRADED)
+    holders = set(status["roles"].values())
+    tried = not status["rehearsal"]["on"] or set(status["rehearsal"]["on"]) - holders
+    return status_screen.rehearsed(status) if serves and tried else ""
 
 
 def verdict(status: StatusReport) -> Verdict:

@@ -28,7 +28,7 @@ _LEVELS = {
     RehearsalOutcome.FAILED: Level.TROUBLE,
     RehearsalOutcome.ENDED: Level.NEUTRAL,
 }
-_SAME = 0.05  # seconds: what is shown with one decimal is the same
+_SAME = 0.05  # seconds
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _compared(here: float | None, before: float | None) -> tuple[str, str, str]:
 def _change(here: float | None, before: float | None) -> str:
     if here is None or before is None:
         return "-"
-    longer = here - before
+    longer = round(here, 1) - round(before, 1)  # as they are shown
     if abs(longer) < _SAME:
         return "same"
     return f"{lasted(abs(longer))} {'longer' if longer > 0 else 'shorter'}"
