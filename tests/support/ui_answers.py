@@ -507,6 +507,7 @@ EVIDENCE = {
         {"about": "power", "says": "not known: no answer within 10 s", "ago": None, "alive": None},
     ],
     "sentence": "What db_a has is given to another member.",
+    "afterwards": "While the host of a lost member is down, Nova does not give data away.",
 }
 
 

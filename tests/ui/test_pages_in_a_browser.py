@@ -344,7 +344,7 @@ def test_the_command_that_helps_is_copied_and_a_fold_is_opened_with_the_keyboard
     page.page.get_by_text("Copied").first.wait_for()
     copied = page.page.evaluate("navigator.clipboard.readText()")
     assert copied == page.page.locator(".command code").first.text_content()
-    for fold in ("Steps", "Orders and history", "Details"):
+    for fold in ("Last change", "Orders and history", "Details"):
         page.tab_to(fold)
         keyboard.press("Enter")
     assert page.page.get_by_role("link", name="Rehearsals").is_visible()

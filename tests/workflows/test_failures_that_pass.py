@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import suspensions
+from mistral_failover.actions import members, suspensions
 from mistral_failover.convergence import conclude
 from support.looks import observe
+from support.operators import Operator
 
 pytestmark = pytest.mark.faults
 
@@ -135,13 +136,15 @@ def conditions(group: Any) -> dict[str, str]:
     return {row["name"]: row["condition"] for row in group.status()["members"]}
 
 
-def test_a_group_that_waits_for_a_person_is_looked_at_all_the_same(unproven: Any) -> None:
+def test_a_group_that_waits_for_a_person_is_looked_at_all_the_same(
+    unproven: Any, operator: Operator
+) -> None:
     before = unproven.status()
     told = unproven.told()
     observe(unproven)
     assert conditions(unproven) == {"db_a": "runs", "db_b": "runs"}
 
-    unproven.fails("power_off", "db_b")
+    operator.stop_server(unproven.server("db_b"))
     observe(unproven)
 
     assert conditions(unproven) == {"db_a": "runs", "db_b": "stopped"}
@@ -152,6 +155,16 @@ def test_a_group_that_waits_for_a_person_is_looked_at_all_the_same(unproven: Any
     assert after["service"]["seen_at"] > before["since"]
     assert (after["status"], after["since"]) == ("BLOCKED", before["since"])
     assert unproven.told() == told, "its failover has told that it is down"
+
+
+def test_the_question_before_a_confirmation_is_short_whatever_it_waits_for(unproven: Any) -> None:
+    found = members.Evidence(unproven.name, "db_a").run(
+        ActionContext(SecurityContext(), ExecutionContext())
+    )
+
+    assert len(found["sentence"].split()) <= 40, found
+    assert "two servers write to one volume" in found["sentence"]
+    assert "does not give data away" in found["afterwards"]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -320,7 +320,8 @@ class Pages:
                 "failover.evidence", group=group, member=member
             )
         except ActionFailed as failure:
-            return {"member": member, "signs": (), "sentence": f"Nothing: {failure}"}
+            nothing = f"Nothing: {failure}"
+            return {"member": member, "signs": (), "sentence": nothing, "afterwards": ""}
         return known
 
     def _event_order(self, order: Order, given: Parameters) -> Page:
