@@ -320,7 +320,7 @@ class Pages:
                 "failover.evidence", group=group, member=member
             )
         except ActionFailed as failure:
-            nothing = f"Nothing: {failure}"
+            nothing = f"Nothing is known of {member}: {failure}"
             return {"member": member, "signs": (), "sentence": nothing, "afterwards": ""}
         return known
 
