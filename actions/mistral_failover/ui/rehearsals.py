@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
-from mistral_failover.cli.rehearsals import takers
+from mistral_failover.cli.rehearsals import change, last_failover, passed_before, takers
 from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.remedies import Advice, commands, need
 from mistral_failover.ui.group import Finding, in_short
@@ -28,7 +28,6 @@ _LEVELS = {
     RehearsalOutcome.FAILED: Level.TROUBLE,
     RehearsalOutcome.ENDED: Level.NEUTRAL,
 }
-_SAME = 0.05  # seconds
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,7 @@ def rehearsal_view(
     of the group, the latest first."""
     report = found["report"]
     status = RehearsalOutcome(found["status"])
-    before = next((each for each in earlier if each["status"] == RehearsalOutcome.PASSED), None)
-    failover = next(
-        (each for each in moves if each["moved"] and each["to_service"] is not None), None
-    )
+    before, failover = passed_before(earlier), last_failover(moves)
     return RehearsalView(
         id=found["rehearsal"],
         status=status,
@@ -212,16 +208,7 @@ def _whole(found: Rehearsal) -> float | None:
 
 def _compared(here: float | None, before: float | None) -> tuple[str, str, str]:
     """Return a time, the one before, and how they differ, in words."""
-    return lasted(here) or "-", lasted(before) or "-", _change(here, before)
-
-
-def _change(here: float | None, before: float | None) -> str:
-    if here is None or before is None:
-        return "-"
-    longer = round(here, 1) - round(before, 1)  # as they are shown
-    if abs(longer) < _SAME:
-        return "same"
-    return f"{lasted(abs(longer))} {'longer' if longer > 0 else 'shorter'}"
+    return lasted(here) or "-", lasted(before) or "-", change(here, before) or "-"
 
 
 def _steps(here: RehearsalReport, before: RehearsalReport | None) -> Iterator[ShownStep]:
