@@ -53,11 +53,15 @@ def _needs(status: StatusReport) -> Iterable[Need]:
         case "BLOCKED":
             return _unblocking(status) or [*_of_failure(status), need("SWEEP")]
         case "FAILED" if not in_service(status):
-            return [*_of_failure(status), need("DELETE"), need("ACTIVATE_INSTEAD")]
+            known = [each for each in _of_failure(status) if not each.instead]  # those serve again
+            return [*known, need("DELETE"), need("ACTIVATE_INSTEAD")]
         case "FAILED":
             # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
             back = status["last_complete_goal"] and not status["lost"]
-            again = [*_of_failure(status), need("START")]
+            known = _of_failure(status)
+            first = [each for each in known if not each.instead]
+            other = [each for each in known if each.instead]
+            again = [*first, need("START"), *other]
             return [*again, need("ROLLBACK")] if back else again
         case "IN_PROGRESS":
             waits = status["chain"]["remedy"] if status["chain"] else status["reason"]

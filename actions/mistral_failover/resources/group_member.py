@@ -14,7 +14,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.installed import installed
-from mistral_failover.model.remedies import another_server
+from mistral_failover.model.remedies import another_server, instead
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.resources.restart.way import Attempt, Way
@@ -63,6 +63,7 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
         f"{member} is not back ({'; '.join(tried)})",
         f"{another[0].upper()}{another[1:]} Or repair server {old}, then: "
         f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
+        needs=instead([given]),
     )
 
 

@@ -27,6 +27,7 @@ from mistral_failover.agent.wire import (
     is_text,
 )
 from mistral_failover.cloud.transport import Guard
+from mistral_failover.model.remedies import Need
 from mistral_failover.model.text import clean
 
 __all__ = ["END_REHEARSAL"]
@@ -190,8 +191,8 @@ class ChannelError(Exception):
     channel, not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words;
     empty if nothing.
 
-    ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
-    transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the
+    ``transient``, ``service``, ``detail``, ``unknown``, ``needs``: as of a `CloudError`.
+    UNREACHABLE is transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the
     ``service``, an agent, was never heard. Another member that does not answer over a working
     channel is a fact about the member.
     """
@@ -206,10 +207,12 @@ class ChannelError(Exception):
         detail: str = "",
         service: str = BROKER,
         unknown: bool = False,
+        needs: tuple[Need, ...] = (),
     ) -> None:
         self.code = code
         self.message = message
         self.remedy = REMEDIES.get(code, "") if remedy is None else remedy
+        self.needs = needs
         self.heard = heard
         self.unknown = unknown
         self.transient = code == "UNREACHABLE" or bool(detail)
