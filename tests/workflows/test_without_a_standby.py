@@ -149,7 +149,11 @@ def test_a_group_that_only_starts_again_says_what_a_person_can_do(
     assert group.status()["service"]["status"] == "DOWN"
     assert "failover replace" in group.status()["reason"]
     shown = [each.command for each in advice(group.status())]
-    assert shown == [f"failover start {group.name}", f"failover replace {group.name} db_a"]
+    assert shown == [
+        f"failover start {group.name}",
+        f"failover start {group.name} --lost '' --recovered db_a",
+        f"failover replace {group.name} db_a",
+    ]
     patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
     assert group.runs_on() == group.holders() == ["db_a"]
 
