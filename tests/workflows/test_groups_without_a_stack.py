@@ -13,8 +13,8 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, reports
-from support.activation import done
 from mistral_failover.reports.advice import advice
+from support.activation import done
 from support.operators import Operator
 from support.waiting import patiently, until
 

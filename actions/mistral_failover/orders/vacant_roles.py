@@ -40,7 +40,6 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, stalled_work, views
 from mistral_failover.store.transaction import ProjectTransaction
 
-
 _OPEN = (TraversalStatus.IN_PROGRESS, TraversalStatus.FAILED, TraversalStatus.BLOCKED)
 
 
