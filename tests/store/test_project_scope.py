@@ -279,7 +279,7 @@ UNSEEN = {
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
-    "stalled_work.failed": "it is for groups whose traversal has failed",
+    "stalled_work.stopped": "it is for groups whose traversal has failed or is blocked",
 }
 """Functions that read the transaction's project, but to whose answer the rows make no difference,
 and why."""

@@ -277,6 +277,31 @@ def test_of_two_that_are_lost_the_one_comes_back_of_which_nothing_must_be_delete
     assert group.status()["lost"] == ["db_a"]
 
 
+def test_a_standby_that_is_well_again_serves_while_the_lost_server_may_not_be_deleted(
+    protect: Callable[..., Any],
+) -> None:
+    members = {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["replace"]}
+    group = protect(template=boots_from_a_volume, members=members, fence=FENCE)
+    group.activate()
+    former, person = group.server("db_a"), Operator(group.cloud)
+    disk = group.cloud.resources(group.name)["system"]["physical_resource_id"]
+    person.let_go_along(former, disk)
+    person.stop_server(group.server("db_b"))
+    until(lambda: not group.member_list()["db_b"]["eligible"])
+    patiently(group, "on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+    assert group.status()["service"]["status"] == "DOWN"
+
+    person.start_server(group.server("db_b"))
+    until(lambda: group.member_list()["db_b"]["eligible"])
+    group.run("sweep", group=group.name).assert_succeeded()
+
+    until(lambda: group.runs_on())
+    assert group.runs_on() == group.holders() == ["db_b"]
+    assert boot_disk(group) == [former]
+    assert "delete_on_termination" in group.status()["reason"]
+    assert group.cloud.violations() == []
+
+
 STORAGE = [{"kind": "storage", "limit": 10}]
 OF_DATA, OF_SYSTEM = "172.31.251.11:0/11", "172.31.251.11:0/22"
 

@@ -13,6 +13,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, reports
+from mistral_failover.reports.advice import advice
 from support.activation import done
 from support.operators import Operator
 from support.waiting import patiently, until
@@ -128,6 +129,34 @@ def test_a_single_server_is_started_again(loose: Callable[..., Any]) -> None:
     assert group.status()["status"] == "COMPLETE"
     assert (group.runs_on(), group.holders()) == (["db_a"], ["db_a"])
     assert "Bring back db_a: done" in group.told()
+
+
+def test_a_single_server_whose_host_is_back_serves_by_the_commands_that_are_shown(
+    loose: Callable[..., Any],
+) -> None:
+    """An operator had confirmed that it is off, so the engine does not know that its host lives."""
+    group = loose(("db_a",))
+    servers = group.file()["members"]["servers"]
+    group.define(group.file(members={"servers": servers, **COLD, "restart": ["start"]}))
+    group.activate()
+    host = group.cloud.guests()[group.server("db_a")]["host"]
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    patiently(group, "confirm_fenced", **said).assert_failed_with("BLOCKED")
+
+    group.cloud.fault("host", host, "revive")
+    group.run("sweep", group=group.name).assert_succeeded()
+    until(lambda: group.status()["status"] == "FAILED")
+    shown = [each.command for each in advice(group.status())]
+    assert f"failover start {group.name} --lost '' --recovered db_a" in shown
+    assert f"failover group update FILE --name {group.name}" in shown
+    Operator(group.cloud).start_server(group.server("db_a"))
+    until(lambda: group.cloud.guests()[group.server("db_a")]["answers"])
+    back = patiently(group, "failover", group=group.name, lost=[], recovered=["db_a"])
+
+    back.assert_succeeded()
+    assert (group.runs_on(), group.holders()) == (["db_a"], ["db_a"])
+    assert group.cloud.violations() == []
 
 
 def by(how: str) -> Callable[[Any], dict[str, Any]]:

@@ -16,6 +16,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import reports
 from mistral_failover.reports.advice import advice
+from mistral_failover.resources import commands
 from mistral_failover.resources.restart import start
 from support.activation import done
 from support.operators import Operator
@@ -147,6 +148,36 @@ def test_a_group_that_only_starts_again_says_what_a_person_can_do(
     assert group.server("db_a") == former
     assert group.status()["service"]["status"] == "DOWN"
     assert "failover replace" in group.status()["reason"]
+    shown = [each.command for each in advice(group.status())]
+    assert shown == [
+        f"failover start {group.name}",
+        f"failover start {group.name} --lost '' --recovered db_a",
+        f"failover replace {group.name} db_a",
+    ]
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+    assert group.runs_on() == group.holders() == ["db_a"]
+
+
+def test_a_guest_that_dies_once_it_is_back_is_brought_back_by_the_command_that_is_shown(
+    pet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SILENCE", 1.0)
+    alarm = pet.fails("crash", "db_a")
+    pet.cloud.api_fault("attach", status=503, times=10_000)
+    execution = pet.start("on_alarm", **alarm)
+    until(lambda: "Bring back db_a: done" in pet.told())
+    pet.fails("crash", "db_a")
+    pet.cloud.clear_api_faults()
+    pet.workflows.wait(execution, timeout=90).assert_failed_with("FAILED")
+
+    shown = [each.command for each in advice(pet.status()) if not each.optional]
+    other = [each.command for each in advice(pet.status()) if each.optional]
+    assert shown == [f"failover start {pet.name}"]
+    assert f"failover start {pet.name} --lost db_a" in other
+    patiently(pet, "failover", group=pet.name, lost=["db_a"]).assert_succeeded()
+
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
 
 
 def test_it_is_down_until_then_and_says_why(single: Any) -> None:
@@ -194,6 +225,52 @@ def test_a_standby_that_is_well_again_takes_the_role_before_the_new_server(
     group.workflows.wait(execution, timeout=90).assert_succeeded()
     assert group.status()["lost"] == []
     assert group.runs_on() == group.holders()
+    assert group.cloud.violations() == []
+
+
+def test_of_two_that_are_lost_the_first_that_is_back_serves(protect: Callable[..., Any]) -> None:
+    """The guest of the other one does not come up, which Nova does not see."""
+    members = {"servers": ["db_a", "db_b"], "replace": "lost"}
+    group = protect(members=members, limits={"cooldown": 0})
+    group.activate()
+    alarms = [group.fails("crash", member) for member in group.members]
+
+    for alarm in alarms:
+        group.start("on_alarm", **alarm)
+
+    until(lambda: group.runs_on())
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.status()["lost"] == ["db_b"]
+    assert "Bring back db_b: done" not in group.told()
+    group.cloud.fault("server", group.server("db_b"), "revive")
+    until(lambda: group.status()["status"] == "COMPLETE")
+    assert (group.runs_on(), group.status()["lost"]) == (["db_a"], [])
+    assert group.cloud.violations() == []
+
+
+def test_a_standby_that_is_well_again_serves_while_the_lost_one_is_still_brought_back(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    person = Operator(group.cloud)
+    person.stop_server(group.server("db_b"))
+    until(lambda: not group.member_list()["db_b"]["eligible"])
+    alarm = group.fails("crash", "db_a")
+    group.cloud.api_fault("start", "hang")
+    group.start("on_alarm", **alarm)
+    hung = group.server("db_a")
+    until(lambda: "Bring back db_a: started" in group.told())
+    until(lambda: group.cloud.guests()[hung]["condition"] == "booting")
+
+    person.start_server(group.server("db_b"))
+
+    until(lambda: group.runs_on())
+    assert group.runs_on() == group.holders() == ["db_b"]
+    assert "Bring back db_a: done" not in group.told()
+    group.cloud.fault("server", hung, "revive")
+    until(lambda: group.status()["status"] == "COMPLETE")
+    assert (group.runs_on(), group.status()["lost"]) == (["db_b"], [])
     assert group.cloud.violations() == []
 
 

@@ -15,7 +15,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import NotRequired, TypedDict
 
@@ -267,22 +267,25 @@ def _advanced(
 class _Look:
     """One look at a traversal. ``count``: how many nodes the process had worked on before it.
     ``last``: whether the loop ends with it; then ``said`` has what the journal says about the
-    call."""
+    call. ``makes_room``: whether its goal leaves roles without a member."""
 
     view: TraversalView
     count: int
     last: bool
     said: Sequence[str] = ()
+    makes_room: bool = False
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop of one call. ``after``: the id of the journal's last row before it."""
+    """The loop of one call. ``after``: the id of the journal's last row before it. ``rooms``: by
+    traversal, whether its goal leaves roles without a member, which does not change."""
 
     worker: NodeWorker
     traversal_id: str
     through: Stage
     after: int
+    rooms: dict[str, bool] = field(default_factory=dict)
 
     def run(self, first: Iterable[_Look]) -> _Look | None:
         """Loop until nothing of the stages is left to do; return the last look. Return None if the
@@ -297,7 +300,7 @@ class _Loop:
                 return None
             if look.last:
                 return look
-            if view.made_room:
+            if look.makes_room:
                 if vacant_roles.fill(worker.request, view.traversal.id):
                     continue
                 pause = POLL_LONGEST  # each look asks the cloud
@@ -328,7 +331,11 @@ class _Loop:
         def read(tx: ProjectTransaction) -> _Look:
             view = _view(tx, self.traversal_id)
             last = self.worker.ended is not None or view.settled(self.through)
-            return _Look(view, count, last, self._said(tx) if last else ())
+            current = view.traversal
+            if current.id not in self.rooms:
+                self.rooms[current.id] = vacant_roles.makes_room(tx, current)
+            said = self._said(tx) if last else ()
+            return _Look(view, count, last, said, self.rooms[current.id])
 
         return self.worker.request.store.reading(read)
 

@@ -54,7 +54,8 @@ def _needs(status: StatusReport) -> Iterable[Need]:
             found = _unblocking(status) or _then(status, need("SWEEP"))
             return [*found, *_decisions(status)]
         case "FAILED" if not in_service(status):
-            return [*_then(status, need("DELETE")), need("ACTIVATE_INSTEAD")]
+            known = [each for each in _of_failure(status) if not each.instead]  # those serve again
+            return [*known, need("DELETE"), need("ACTIVATE_INSTEAD")]
         case "FAILED":
             again = [*_then(status, need("START")), *_decisions(status)]
             # Whether an earlier goal needs a member that is lost now, only the rollback finds out.

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.heat_replacements import MARKED
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups.refresh_members import remember_members
@@ -14,11 +14,11 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.installed import installed
-from mistral_failover.model.remedies import another_server
+from mistral_failover.model.remedies import another_server, instead, need
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.resources.restart.way import Attempt, Way
-from mistral_failover.runtime.errors import ActionError, start_command
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
@@ -58,11 +58,14 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
         tried.append(f"{name}: {observed}")
     given = another_server(operation["stack"], member)
     another = given.words(f"{given.remedy.when}: {given.remedy.command}.", operation["group"])
+    repaired = need("MOVE_TO_RECOVERED", lost=[""], recovered=[member], able=member)
+    there = server_state(context.cloud, old).exists
+    repair = f" Or repair server {old}, then: {repaired.command(operation['group'])}"
     raise ActionError(
         "NOT_BACK",
         f"{member} is not back ({'; '.join(tried)})",
-        f"{another[0].upper()}{another[1:]} Or repair server {old}, then: "
-        f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
+        f"{another[0].upper()}{another[1:]}{repair if there else ''}",
+        needs=instead([repaired, given] if there else [given]),
     )
 
 

@@ -39,6 +39,7 @@ from mistral_failover.store.tables import (
 # them. The database's clock is always the same expression, so each is built once.
 _BUILT = 16
 _MINE = groups.c.project_id == sa.bindparam("this_project")
+_STOPPED = (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
 _ONE = groups.c.id == sa.bindparam("this_group")
 _QUIET: sa.BindParameter[float] = sa.bindparam("quiet", type_=sa.Double)
 
@@ -246,12 +247,13 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def failed(tx: ProjectSession, group_id: str | None) -> list[str]:
-    """Return the ids of the current traversals that are FAILED, of the project or of one group."""
+def stopped(tx: ProjectSession, group_id: str | None) -> list[str]:
+    """Return the ids of the current traversals that are FAILED or BLOCKED, of the project or of one
+    group."""
     query = (
         sa.select(traversals.c.id)
         .join(groups, groups.c.current_traversal == traversals.c.id)
-        .where(_MINE, OF_USERS, traversals.c.status == TraversalStatus.FAILED)
+        .where(_MINE, OF_USERS, traversals.c.status.in_(_STOPPED))
         .order_by(groups.c.name)
     )
     query = query.where(_ONE) if group_id is not None else query
