@@ -205,6 +205,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reason": "",
             "on": [],
             "to_service": None,
+            "members": [],
             "schedule": None,
             "missed_since": None,
         },

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
@@ -18,6 +18,7 @@ from mistral_failover.model.verbs import verb_kind
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.rehearsal.life import Rehearsal
     from mistral_failover.orders.rehearsal.planning import PlannedRehearsal
+    from mistral_failover.orders.rehearsal_report import CheckResult, RehearsedStep
 
 
 class Rehearse(VerbCommand):
@@ -83,15 +84,15 @@ def _row(found: Rehearsal) -> list[Any]:
     ]
 
 
-def _takers(roles: Any) -> str:
-    return " and ".join(sorted(set(roles.values())))
+def _takers(roles: Mapping[str, str]) -> str:
+    return ", ".join(f"{role}: {member}" for role, member in sorted(roles.items()))
 
 
 def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
     """Yield what a rehearsal would do as lines for people."""
     yield "group", planned["group"]
     yield "loss of", planned["lost"]
-    yield "on", ", ".join(f"{role}: {member}" for role, member in planned["roles"].items())
+    yield "on", _takers(planned["roles"])
     yield (
         "copies",
         "\n".join(
@@ -116,11 +117,17 @@ def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
         )
 
 
+def _place(of: RehearsedStep | CheckResult, several: bool) -> str:
+    """Return on which member something was done, if it could be on another one."""
+    return f" on {of['member']}" if several and of["member"] else ""
+
+
 def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield a rehearsal and its report as lines for people."""
     report = found["report"]
     yield "rehearsal", ": ".join(filter(None, (found["status"], found["reason"])))
-    yield "group", f"{found['group']}: loss of {found['lost']}, on {_takers(found['roles'])}"
+    yield "group", f"{found['group']}: loss of {found['lost']}"
+    yield "on", _takers(found["roles"])
     if report is None:
         return
     if report["to_service"] is not None:
@@ -133,16 +140,17 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
         several = len(found["planned"]["volumes"]) > 1
         more = f"; not consistent across volumes ({spread:.1f} s apart)" if several else ""
         yield "data of", f"{when(report['data_at'])} UTC{more}"
+    several = len(set(found["roles"].values())) > 1
     yield (
         "steps",
         "\n".join(
-            f"{each['what']}: {each['error'] or lasted(each['seconds'])}"
+            f"{each['what']}{_place(each, several)}: {each['error'] or lasted(each['seconds'])}"
             for each in report["steps"]
         ),
     )
-    for each in report["checks"]:
-        verdict = "passed" if each["passed"] else "FAILED"
-        yield f"check {each['command']}", f"{verdict}: {each['output']}"
+    for check in report["checks"]:
+        verdict = f"{'passed' if check['passed'] else 'FAILED'}{_place(check, several)}"
+        yield f"check {check['command']}", f"{verdict}: {check['output']}"
     remedies = dict.fromkeys(each["remedy"] for each in report["steps"] if each["remedy"])
     if remedies:
         yield "next", "\n".join(remedies)
