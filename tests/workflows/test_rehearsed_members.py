@@ -14,11 +14,21 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import orders, rehearsals, reports
 from mistral_failover.cli import status_screen
 from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.testing.workflows import Workflows
 from support.activation import done
 from support.waiting import until
 
 THREE = ("db_a", "db_b", "db_c")
 LEFT, RIGHT = {"get_param": "left"}, {"get_param": "right"}
+HOUSE = """
+version: '2.0'
+house.told:
+  input: [event]
+  output:
+    event: <% $.event %>
+  tasks:
+    note: {action: std.noop}
+"""
 
 
 def context() -> ActionContext:
@@ -220,11 +230,23 @@ def test_a_group_of_one_server_is_told_why_it_cannot_be_rehearsed(
 
 
 @pytest.mark.parametrize(
-    ("how", "kind"), [("repaired", "rehearsal_passed"), ("denied", "rehearsal_failed")]
+    ("how", "event"), [("repaired", "rehearsal_passed"), ("denied", "rehearsal_failed")]
 )
-def test_the_end_is_an_event_with_role_and_member(each: Any, how: str, kind: str) -> None:
-    each.cloud.fault("server", each.server("db_b"), how)
-    rehearse(each)
-    each.cloud.fault("server", each.server("db_b"), "repaired")
-    (sentence,) = each.told(kind)
-    assert "active on db_b" in sentence
+def test_a_workflow_of_the_group_s_own_is_told_how_it_ended(
+    protect: Callable[..., Any], pack: Workflows, how: str, event: str
+) -> None:
+    pack.load(HOUSE)
+    group = protect(on_event={"workflow": "house.told", "events": [event]})
+    group.activate()
+    group.cloud.fault("server", group.server("db_b"), how)
+    rehearse(group)
+    group.cloud.fault("server", group.server("db_b"), "repaired")
+
+    def told() -> list[dict[str, Any]]:
+        runs = [each for each in pack.executions() if each.name == "house.told"]
+        return [each.output["event"] for each in runs if each.state == "SUCCESS"]
+
+    until(lambda: bool(told()), "the workflow was never started")
+    (found,) = told()
+    assert (found["group"], found["event"]) == (group.name, event)
+    assert "active on db_b" in found["sentence"]
