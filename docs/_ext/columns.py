@@ -34,8 +34,8 @@ TABLES: Mapping[str, str] = {
     "when the block is lifted.",
     "rehearsals": "Rehearsals of the groups' failovers. Each is carried out in a group of its own, "
     "which is forgotten when it is clean.",
-    "rehearsed_roles": "Each role and each member that was rehearsed for it, with the last rehearsal "
-    "of the two.",
+    "rehearsed_roles": "Each role and each member that was rehearsed for it, with the last "
+    "rehearsal of the two.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",

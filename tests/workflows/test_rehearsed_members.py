@@ -71,6 +71,11 @@ def each(protect: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def shared(protect: Callable[..., Any], cloud: EmulatorClient) -> Any:
+    """As of :func:`share`, in which each member is rehearsed."""
+    return share(protect, cloud, "each")
+
+
+def share(protect: Callable[..., Any], cloud: EmulatorClient, members: str) -> Any:
     """A group with two roles, left on db_a and right on db_b, each with an application and a check;
     db_c has none."""
     # Of every guest, because a group file names only commands that the agents know.
@@ -106,7 +111,7 @@ def shared(protect: Callable[..., Any], cloud: EmulatorClient) -> Any:
         },
         servers=THREE,
         roles={"left": {"prefer": ["db_a"]}, "right": {"prefer": ["db_b"]}},
-        rehearsal={"members": "each", "checks": checks},
+        rehearsal={"members": members, "checks": checks},
     )
     cloud.add_application(
         made.name,
@@ -191,6 +196,14 @@ def test_each_member_takes_each_role_that_it_may_have_to_take(shared: Any) -> No
     assert sorted(found) == sorted(wanted)
     assert set(members(shared).values()) == {"PASSED"}
     assert "db_c as right: " in status_screen.facts(shared.status())["rehearsed"]
+
+
+def test_the_losses_of_several_holders_are_rehearsed_in_turn(
+    protect: Callable[..., Any], cloud: EmulatorClient
+) -> None:
+    group = share(protect, cloud, "chosen")
+    found = [list(rehearse(group)["roles"]) for _ in range(3)]
+    assert found == [["left"], ["right"], ["left"]]
 
 
 def test_one_role_may_be_named_and_a_loss_and_a_role_must_agree(shared: Any) -> None:

@@ -28,8 +28,8 @@ class Rehearse(Verb):
     workflow = "failover.rehearse"
     inputs = {
         "to": Input(
-            "the member to rehearse on (default: the one that a failover would choose; if the group "
-            "file says members: each, the one whose turn it is)",
+            "the member to rehearse on (default: the one that a failover would choose, or with "
+            "members: each in the group file the one whose turn it is)",
             "MEMBER",
             among=Among.MEMBERS,
         ),
