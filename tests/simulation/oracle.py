@@ -12,11 +12,13 @@ from typing import Any
 
 from mistral_failover import defects
 from mistral_failover.lab.emulator import guests
+from mistral_failover.model.observation import fresh_for
 from simulation.scheduler import BEGIN
-from simulation.world import GROUP, World
+from simulation.world import GROUP, SWEEP_EVERY, World
 
-TWO_LOOKS = 120.0
-"""Seconds for which status may say SERVING of what does not serve: two looks at a group at rest."""
+TWO_LOOKS = fresh_for(60.0) + SWEEP_EVERY
+"""Seconds for which status may say SERVING of what does not serve: two looks at a group at rest,
+which sweeps make."""
 
 
 @dataclass(eq=False)
@@ -103,6 +105,16 @@ class Oracle:
         down = self.world.scheduler.now - self._down_since
         if down > TWO_LOOKS:
             self.breaks(f"SERVING was said although nothing had served for {down:.0f} s")
+
+    def left(self) -> str | None:
+        """Return what a rehearsal has left behind; None if nothing is there."""
+        state = self.world.emulation.state
+        copies = [each for each in state.volumes if each != self.world.volume]
+        running = [each.server_id for each in state.guests.values() if each.rehearsed]
+        if copies or state.snapshots or running:
+            things = f"{len(copies)} volumes, {len(state.snapshots)} snapshots"
+            return f"a rehearsal left {things}, and runs on {len(running)} servers"
+        return None
 
     def at_rest(self, status: Mapping[str, Any]) -> str | None:
         """Return what is wrong with a group that says it reached its goal; None if nothing is."""

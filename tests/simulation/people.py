@@ -76,7 +76,7 @@ def _confirm(show: Play, need: Need, random: Random) -> None:
     guest = world.emulation.state.guests.get(world.servers[member])
     if guest is not None:
         host = guest.host
-        faults.strike_host(world.emulation, host, "power_off")
+        world.strike(faults.strike_host, host, "power_off")
         show.later(400.0, lambda: moves.revive_host(show, host))
     _order(show, random, orders.ConfirmFenced(GROUP, member, "I switched it off"), "confirm")
 

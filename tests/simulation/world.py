@@ -25,6 +25,7 @@ from mistral_failover.actions import alarms as alarm_actions
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import orders as order_actions
 from mistral_failover.actions import recovery as recovery_actions
+from mistral_failover.actions import rehearsals as rehearsal_actions
 from mistral_failover.actions import reports as report_actions
 from mistral_failover.cloud import clients, session, transport
 from mistral_failover.cloud.waits import ConcurrentWaits
@@ -44,8 +45,6 @@ GROUP = "payments"
 MEMBERS = ("db_a", "db_b", "db_c")
 SWEEP_EVERY = 15.0
 """Seconds between two sweeps, as a cron trigger of every installation begins them."""
-STALE = 30.0
-"""Seconds after which what was said to a person may no longer be true: two looks, see `oracle`."""
 
 
 class PerProcess:
@@ -103,7 +102,8 @@ class Store:
             connection.create_function("julianday", 1, self._days)
 
         def begin(_connection: sa.Connection) -> None:
-            self._scheduler.turn()
+            # Time passes: what a transaction records is before what its process does next.
+            self._scheduler.sleep(self._scheduler.random.uniform(0.001, 0.003))
             if self.away.get(process.name, 0.0) > self._scheduler.now:
                 raise _lost()
 
@@ -312,6 +312,7 @@ class World:
         if executor is self.executors[0]:
             self.scheduler.sleep(100.0)
             self.order(executor, order_actions.Switchover(GROUP, to="db_b", because="tried"), "to")
+            self.rehearse(executor)
             self.alarm(executor, "db_b")
             self.sweep(executor)
             self.order(executor, order_actions.Switchover(GROUP, to="db_c", because="tried"), "to")
@@ -337,6 +338,10 @@ class World:
         self.scheduler.run(self.scheduler.now + 600.0, lambda: bool(over))
         if not over:
             raise AssertionError("the world was not built: " + "\n".join(self.journal[-20:]))
+
+    def strike(self, fault: Callable[..., None], *what: str) -> None:
+        """Let something happen to a guest or host, in the emulated cloud's own loop."""
+        self.loop.call_soon(fault, self.emulation, *what)
 
     def request(self, method: str, path: str, body: Any) -> None:
         """Send a request as a person does, with the rights of the project."""
@@ -375,6 +380,20 @@ class World:
             self.tell(f"refused: {answer.error.get('code')}")
         elif isinstance(answer, Mapping) and answer.get("traversal"):
             self.drive(executor, str(answer["traversal"]))
+
+    def rehearse(self, executor: Executor) -> None:
+        """Rehearse as `failover.rehearse` does."""
+        begun = executor.run(order_actions.Rehearse(GROUP, because="tried"))
+        if isinstance(begun, Result):
+            self.tell(f"no rehearsal: {begun.error.get('code')}")
+            return
+        self.drive(executor, str(begun["traversal"]))
+        ended = executor.run(rehearsal_actions.EndRehearsal(begun["rehearsal"]))
+        if not isinstance(ended, Result) and ended["workflow"]:
+            self.drive(executor, str(ended["traversal"]))
+            ended = executor.run(rehearsal_actions.EndRehearsal(begun["rehearsal"]))
+        words = ended.error.get("code") if isinstance(ended, Result) else ended["outcome"]["status"]
+        self.tell(f"rehearsal: {words}")
 
     def alarm(self, executor: Executor, member: str) -> None:
         """Deliver an alarm about a member as `failover.on_alarm` does."""

@@ -18,12 +18,13 @@ from mistral_failover.store.plans import Durations
 
 class RehearsedStep(TypedDict):
     """A step of a rehearsal. ``what``: in words. ``member``: on which one, None: on none; ``role``:
-    that of an application or a check. ``seconds``: None if it did not end. ``error``: why it
-    failed, and what helps; empty if it did not."""
+    that of an application or a check. ``began``: seconds after the first step. ``seconds``: None if
+    it did not end. ``error``: why it failed, and what helps; empty if it did not."""
 
     what: str
     member: str | None
     role: str | None
+    began: float
     seconds: float | None
     error: str
     remedy: str
@@ -74,6 +75,7 @@ def rehearsal_report(
     made = [row for row in rows if row["verb"] == Verb.CREATE]
     taken = _attributes(made, SNAPSHOTS)
     measured = _measured(made)
+    first = min((row["started_at"] for row in made), default=0.0)
     needed = {"the fence": (FENCE_TYPE, Verb.CREATE)}
     if any(row["type"] == COPY_ATTACHMENT for row in made):
         needed["the detach"] = (ATTACHMENT, Verb.DELETE)
@@ -84,7 +86,7 @@ def rehearsal_report(
     if measured is not None:
         total = measured + sum(known.values()) + max(ways, default=0.0)
     return {
-        "steps": [_step(row, types, places) for row in made],
+        "steps": [_step(row, types, places, first) for row in made],
         "checks": [_check(row, places) for row in made if row["type"] == CHECK and row["ended_at"]],
         "to_service": total,
         "measured": measured,
@@ -109,7 +111,10 @@ def failed_places(report: RehearsalReport) -> list[Place]:
 
 
 def _step(
-    row: LedgerRow, types: Mapping[str, ResourceType], places: Mapping[str, Place]
+    row: LedgerRow,
+    types: Mapping[str, ResourceType],
+    places: Mapping[str, Place],
+    first: float,
 ) -> RehearsedStep:
     error = (row["result"] or {}).get("error") or {}
     ended, place = row["ended_at"], places.get(row["resource"], Place())
@@ -117,6 +122,7 @@ def _step(
         "what": operation_words(row["verb"], row["resource"], row["member"], types[row["type"]]),
         "member": place.member,
         "role": place.role,
+        "began": row["started_at"] - first,
         "seconds": None if ended is None else max(0.0, ended - row["started_at"]),
         "error": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
