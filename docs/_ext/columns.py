@@ -34,6 +34,8 @@ TABLES: Mapping[str, str] = {
     "when the block is lifted.",
     "rehearsals": "Rehearsals of the groups' failovers. Each is carried out in a group of its own, "
     "which is forgotten when it is clean.",
+    "rehearsed_roles": "Each role and each member that was rehearsed for it, with the last "
+    "rehearsal of the two.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
@@ -89,6 +91,16 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "began_at": "when it was started",
         "ended_at": "since then only its cleanup is left",
         "cleaned_at": "since then nothing of it is left in the cloud",
+    },
+    "rehearsed_roles": {
+        "role": "the role that the member took in the rehearsal",
+        "member": "the member",
+        "tried_at": "when the last rehearsal of the two began, whatever it came to",
+        "outcome": "PASSED or FAILED, of the last one that ended so; RUNNING: none has",
+        "at": "when that one began",
+        "server_id": "the server on which it was",
+        "reason": "why it did not pass, in words",
+        "to_service": "the seconds that a failover would take by it",
     },
     "definitions": {
         "version": "SHA-256 of the document's canonical JSON",

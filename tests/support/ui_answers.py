@@ -207,6 +207,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reason": "",
             "on": [],
             "to_service": None,
+            "members": [],
             "schedule": None,
             "missed_since": None,
         },
@@ -535,8 +536,16 @@ def move(**more: Any) -> dict[str, Any]:
 
 def rehearsed_step(what: str, began: float, seconds: float, error: str = "") -> dict[str, Any]:
     """A step in the report of a rehearsal."""
-    remedy = "Correct it on db_b, then: failover rehearse payments" if error else ""
-    return {"what": what, "began": began, "seconds": seconds, "error": error, "remedy": remedy}
+    again = "failover rehearse payments --role active --to db_b"
+    return {
+        "what": what,
+        "member": "db_b" if began > 3.0 else None,
+        "role": "active" if began > 4.0 else None,
+        "began": began,
+        "seconds": seconds,
+        "error": error,
+        "remedy": f"Correct it on db_b, then: {again}" if error else "",
+    }
 
 
 REHEARSED_STEPS = [
@@ -573,7 +582,14 @@ def rehearsal(
         "report": {
             "steps": steps,
             "checks": [
-                {"command": "newest-row", "passed": True, "exit_code": 0, "output": "48213"}
+                {
+                    "command": "newest-row",
+                    "member": "db_b",
+                    "role": "active",
+                    "passed": True,
+                    "exit_code": 0,
+                    "output": "48213",
+                }
             ],
             "to_service": 7.1 + 4.1 * slower,
             "measured": 4.1 * slower,

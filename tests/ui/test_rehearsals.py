@@ -59,7 +59,9 @@ def test_one_that_failed_says_the_step_why_and_the_command() -> None:
 
     assert view.sentence == "db_b could not take over; failed step: Start database on the copy."
     assert view.findings[0].found.endswith("data directory has wrong permissions")
-    assert [each.command for each in view.advice] == ["failover rehearse payments"]
+    assert [each.command for each in view.advice] == [
+        "failover rehearse payments --role active --to db_b"
+    ]
     assert view.times[0].here == "-"
     assert view.failover == ""
 

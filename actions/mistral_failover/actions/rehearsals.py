@@ -16,9 +16,14 @@ class PreviewRehearsal(FailoverAction):
     """Show what a rehearsal of a group's failover would do, without changing anything."""
 
     def answer(
-        self, request: Request, group: Text, to: OptionalText = None, member: OptionalText = None
+        self,
+        request: Request,
+        group: Text,
+        to: OptionalText = None,
+        member: OptionalText = None,
+        role: OptionalText = None,
     ) -> Any:
-        order = Order("rehearse", to=to, member=member)
+        order = Order("rehearse", to=to, member=member, role=role)
         return planning.draft(request, group, order).planned
 
 

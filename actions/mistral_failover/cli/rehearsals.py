@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
@@ -19,6 +19,7 @@ from mistral_failover.model.verbs import verb_kind
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.rehearsal.life import Rehearsal
     from mistral_failover.orders.rehearsal.planning import PlannedRehearsal
+    from mistral_failover.orders.rehearsal_report import CheckResult, RehearsedStep
     from mistral_failover.reports.moves import Move
 
 _SAME = 0.05  # seconds
@@ -90,11 +91,16 @@ def _row(found: Rehearsal) -> list[Any]:
     return [
         when(found["began_at"]),
         found["status"],
-        takers(found["roles"]),
+        _by_role(found["roles"]),
         lasted(report["to_service"]) if report else "",
         found["reason"],
         "yes" if found["clean"] else "not yet",
     ]
+
+
+def _by_role(roles: Mapping[str, str]) -> str:
+    """Return which member takes which role, in words."""
+    return ", ".join(f"{role}: {member}" for role, member in sorted(roles.items()))
 
 
 def takers(roles: Any) -> str:
@@ -144,7 +150,7 @@ def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
     """Yield what a rehearsal would do as lines for people."""
     yield "group", planned["group"]
     yield "loss of", planned["lost"]
-    yield "on", ", ".join(f"{role}: {member}" for role, member in planned["roles"].items())
+    yield "on", _by_role(planned["roles"])
     yield (
         "copies",
         "\n".join(
@@ -169,11 +175,17 @@ def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
         )
 
 
+def _place(of: RehearsedStep | CheckResult, several: bool) -> str:
+    """Return on which member something was done, if it could be on another one."""
+    return f" on {of['member']}" if several and of["member"] else ""
+
+
 def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield a rehearsal and its report as lines for people."""
     report = found["report"]
     yield "rehearsal", ": ".join(filter(None, (found["status"], found["reason"])))
-    yield "group", f"{found['group']}: loss of {found['lost']}, on {takers(found['roles'])}"
+    yield "group", f"{found['group']}: loss of {found['lost']}"
+    yield "on", _by_role(found["roles"])
     if report is None:
         return
     if report["to_service"] is not None:
@@ -186,16 +198,17 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
         several = len(found["planned"]["volumes"]) > 1
         more = f"; not consistent across volumes ({spread:.1f} s apart)" if several else ""
         yield "data of", f"{when(report['data_at'])} UTC{more}"
+    several = len(set(found["roles"].values())) > 1
     yield (
         "steps",
         "\n".join(
-            f"{each['what']}: {each['error'] or lasted(each['seconds'])}"
+            f"{each['what']}{_place(each, several)}: {each['error'] or lasted(each['seconds'])}"
             for each in report["steps"]
         ),
     )
-    for each in report["checks"]:
-        verdict = "passed" if each["passed"] else "FAILED"
-        yield f"check {each['command']}", f"{verdict}: {each['output']}"
+    for check in report["checks"]:
+        verdict = f"{'passed' if check['passed'] else 'FAILED'}{_place(check, several)}"
+        yield f"check {check['command']}", f"{verdict}: {check['output']}"
     remedies = dict.fromkeys(each["remedy"] for each in report["steps"] if each["remedy"])
     if remedies:
         yield "next", "\n".join(remedies)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # a command starts without the code of the actions
         GroupOverview,
         GroupReport,
         ReadyStep,
+        RehearsedMember,
         StatusReport,
     )
 
@@ -262,17 +263,35 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
 
 def rehearsed(status: StatusReport) -> str:
     """Return when and how the failover of a group was rehearsed last, and whether the next one is
-    late; empty if it never was, and does not begin by itself."""
+    late; empty if it never was, and does not begin by itself. A line for each member follows if
+    there are several, or if one is left out so far."""
     last, now = status["rehearsal"], status["now"]
     running = "a rehearsal is running" if last["running"] else ""
+    several = len(status["roles"]) > 1
+    each = [_rehearsed_member(row, now, several) for row in last["members"]]
+    lines = each if len(each) > 1 or any(row["at"] is None for row in last["members"]) else []
     if last["at"] is None:
-        return running or (f"never yet; {last['schedule']}" if last["schedule"] else "")
-    how = lasted(last["to_service"]) if last["status"] == "PASSED" else "FAILED"
-    on = " and ".join(last["on"])
-    said = f"{lasted(now - last['at'])} ago on {on}: {how or 'passed'}"
+        first = running or (f"never yet; {last['schedule']}" if last["schedule"] else "")
+        return "\n".join(filter(None, (first, *lines)))
+    said = _rehearsed_so(last["at"], last["status"], last["to_service"], last["on"], now)
     missed = last["missed_since"]
     late = f"{last['schedule']}: the next one is {lasted(now - missed)} late" if missed else ""
-    return "; ".join(filter(None, (said, late, running)))
+    return "\n".join(("; ".join(filter(None, (said, late, running))), *lines))
+
+
+def _rehearsed_member(row: RehearsedMember, now: float, several: bool) -> str:
+    where = f"{row['member']} as {row['role']}" if several else row["member"]
+    if row["at"] is None:
+        return f"{where}: never"
+    return f"{where}: {_rehearsed_so(row['at'], row['status'], row['to_service'], (), now)}"
+
+
+def _rehearsed_so(
+    at: float, status: str | None, seconds: float | None, on: Iterable[str], now: float
+) -> str:
+    where = f" on {' and '.join(on)}" if on else ""
+    how = (lasted(seconds) or "passed") if status == "PASSED" else "FAILED"
+    return f"{lasted(now - at)} ago{where}: {how}"
 
 
 def _guarded(row: HeldAlarmRow) -> str:

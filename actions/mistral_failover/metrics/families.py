@@ -171,15 +171,15 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "last_rehearsal": Family(
             "failover_last_rehearsal_timestamp_seconds",
             "gauge",
-            "When the last rehearsal of a group that passed or failed began, in seconds since the "
-            "epoch.",
-            _GROUP,
+            "When the last rehearsal on a member that passed or failed began, in seconds since the "
+            "epoch; until the member has another server.",
+            (*_GROUP, "member"),
         ),
         "rehearsal_ok": Family(
             "failover_rehearsal_ok",
             "gauge",
-            "1 if the last rehearsal of a group passed, 0 if it failed.",
-            _GROUP,
+            "1 if the last rehearsal on a member passed, 0 if it failed for one of its roles.",
+            (*_GROUP, "member"),
         ),
         "group_traversals_last_hour": Family(
             "failover_group_traversals_last_hour",

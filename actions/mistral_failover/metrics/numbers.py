@@ -221,9 +221,9 @@ def _stand(table: _Table, seen: _Snapshot, limit: int) -> None:
         table.add("group_status", {**label, "status": each.status}, 1)
         table.add("group_service", {**label, "service": str(seen.serves[each.id].service)}, 1)
         table.highest("group_traversals_last_hour", label, each.lately)
-        if each.rehearsed_at is not None:
-            table.highest("last_rehearsal", label, each.rehearsed_at)
-            table.highest("rehearsal_ok", label, float(each.passed))
+        for member, (at, passed) in each.rehearsed.items():
+            table.highest("last_rehearsal", {**label, "member": member}, at)
+            table.highest("rehearsal_ok", {**label, "member": member}, float(passed))
         if each.status == TraversalStatus.IN_PROGRESS:
             table.highest("group_under_way_seconds", label, _ago(now, each.since))
         if each.status == TraversalStatus.BLOCKED:

@@ -179,6 +179,14 @@ def goal_resources(goal: Goal) -> list[WantedResource]:
     ]
 
 
+def application_roles(group: Group) -> list[str]:
+    """Return the roles of a group whose holder starts an application, in the group's order."""
+    named = {
+        group.role_of(each.name) for each in group.resources.values() if each.type == ACTIVATION
+    }
+    return [role for role in group.roles if role in named]
+
+
 def goal_members(goal: Goal) -> frozenset[str]:
     """Return the members that a goal names: they hold a role, are lost, or have a resource that
     says its ``member``."""

@@ -11,12 +11,12 @@ asks for nothing follows, and the ordinary cleanup removes everything in the opp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import ACTIVATION, ATTACHMENT, FORMAT, Goal
+from mistral_failover.model.goal import ATTACHMENT, FORMAT, Goal
 from mistral_failover.model.references import FUNCTIONS
 from mistral_failover.model.rehearsals import (
     APPLICATION,
@@ -26,6 +26,7 @@ from mistral_failover.model.rehearsals import (
     PATIENCE,
     PRIORITY,
     SNAPSHOTS,
+    RehearsalCheck,
     RehearsalSpec,
 )
 
@@ -46,9 +47,9 @@ class RehearsedGroup:
     """What a rehearsal's goal is made of.
 
     ``roles``: those that a failover would move, and the member that takes each. ``moving``: the
-    resources of its goal that follow them, by name. ``standbys``: by member. ``volumes``: by the
-    resource of an attachment, the id and the size (GiB) of its volume.
-    ``recorded``: by resource, what it has now: ``{"id", "attributes"}``.
+    attachments and applications of its goal that follow them, by name; ``role_of``: the role of
+    each. ``standbys``: by member. ``volumes``: by the resource of an attachment, the id and the
+    size (GiB) of its volume. ``recorded``: by resource, what it has now: ``{"id", "attributes"}``.
     """
 
     id: str
@@ -56,24 +57,29 @@ class RehearsedGroup:
     group_id: str
     roles: Mapping[str, str]
     moving: Mapping[str, Mapping[str, Any]]
+    role_of: Mapping[str, str]
     standbys: Mapping[str, Standby]
     volumes: Mapping[str, tuple[str, int]]
     recorded: Mapping[str, Mapping[str, Any]]
     spec: RehearsalSpec
 
-    def holder(self, role: str | None) -> str:
-        """Return the member that takes a role; None: the first role that moves."""
-        return self.roles[role if role is not None else min(self.roles)]
+    @property
+    def checks(self) -> list[tuple[RehearsalCheck, str]]:
+        """The checks that it runs, each with its role. One of a role that does not move is none of
+        them."""
+        first = min(self.roles)
+        return [(each, each.role or first) for each in checks_of(self.spec, self.roles)]
+
+
+def checks_of(spec: RehearsalSpec, roles: Container[str]) -> list[RehearsalCheck]:
+    """Return the checks of a rehearsal in which these roles move."""
+    return [each for each in spec.checks if each.role is None or each.role in roles]
 
 
 def rehearsal_goal(of: RehearsedGroup) -> Goal:
     """Return the goal of a rehearsal. Raises InvalidDocument if an application needs what is not
     rehearsed and has no value now."""
-    kept = {
-        name: entry
-        for name, entry in sorted(of.moving.items())
-        if entry["type"] in (ATTACHMENT, ACTIVATION)
-    }
+    kept = dict(sorted(of.moving.items()))
     resources: dict[str, Any] = {}
     applications = []
     copied = sorted({volume for volume, _ in of.volumes.values()})
@@ -94,9 +100,10 @@ def rehearsal_goal(of: RehearsedGroup) -> Goal:
             resources[name] = _application(of, name, entry, requires, kept)
             applications.append(name)
     before: list[str] = []
-    for check in of.spec.checks:
+    for check, role in of.checks:
         properties = {
-            **_on(of, of.holder(check.role)),
+            **_on(of, of.roles[role]),
+            "role": role,
             "command": check.command,
             "exit_code": check.exit_code,
             "arguments": dict(check.arguments),
@@ -140,6 +147,7 @@ def _application(
     }
     properties = {
         **_on(of, str(given["member"])),
+        "role": of.role_of[name],
         "start": given["start"],
         "arguments": arguments,
     }

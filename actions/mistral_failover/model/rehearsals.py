@@ -6,6 +6,7 @@ In a group file::
     rehearsal:
       every: 7d                    # or hours, as in 36h: it begins by itself
       between: 02:00-05:00         # in UTC; default: at any time of day
+      members: each                # in turn; default: chosen, the one that a failover would choose
       limit: 1800                  # seconds in all, without the cleanup; default 3600
       checks:                      # commands of the member's agent, in this order
         - newest-row               # or, in full:
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -42,6 +43,8 @@ SHOWN = 4096
 """Characters of a check's output that are kept."""
 AGAIN = 3600.0
 """Seconds until one that could not begin, or was ended, is tried again."""
+CHOSEN, EACH = "chosen", "each"
+"""The values of ``members``."""
 _LONGEST = 200
 _DAY = 86400.0
 _SPREAD = 0.75  # of the window: what waits for another one needs time, too
@@ -56,6 +59,15 @@ class RehearsalOutcome(StrEnum):
     PASSED = "PASSED"
     FAILED = "FAILED"
     ENDED = "ENDED"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step of a rehearsal is carried out. ``member``: None: on none; ``role``: that of the
+    application or the check, None: it is of no single role."""
+
+    member: str | None = None
+    role: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,11 +114,13 @@ def _fraction(group_id: str) -> float:
 @dataclass(frozen=True)
 class RehearsalSpec:
     """What a group file says of rehearsals. ``limit``: seconds; ``schedule``: None: they begin only
-    when someone asks for one."""
+    when someone asks for one; ``each``: a rehearsal that names no member is that of the member
+    whose turn it is, instead of the one that a failover would choose."""
 
     checks: tuple[RehearsalCheck, ...] = ()
     limit: float = DEFAULT_LIMIT
     schedule: RehearsalSchedule | None = None
+    each: bool = False
 
 
 def read_rehearsal(given: Mapping[str, Any], roles: Sequence[str]) -> RehearsalSpec:
@@ -128,7 +142,7 @@ def read_rehearsal(given: Mapping[str, Any], roles: Sequence[str]) -> RehearsalS
             )
         )
     limit = float(given.get("limit", DEFAULT_LIMIT))
-    return RehearsalSpec(tuple(checks), limit, _schedule(given))
+    return RehearsalSpec(tuple(checks), limit, _schedule(given), given.get("members") == EACH)
 
 
 def _schedule(given: Mapping[str, Any]) -> RehearsalSchedule | None:
@@ -149,6 +163,28 @@ def _schedule(given: Mapping[str, Any]) -> RehearsalSchedule | None:
     length = (ends - begins) % _DAY or _DAY
     words = f"every {every}" + (f", between {between} UTC" if between is not None else "")
     return RehearsalSchedule(seconds, begins, length, words)
+
+
+def judged_roles(
+    outcome: RehearsalOutcome, roles: Mapping[str, str], steps: Iterable[Place]
+) -> dict[str, str]:
+    """Return of which roles a rehearsal says something, each with its member: all, or none if it
+    was ended. ``steps``: those that failed; if they are of certain roles or members, it failed for
+    these, and says nothing of the others."""
+    if outcome not in (RehearsalOutcome.PASSED, RehearsalOutcome.FAILED):
+        return {}
+    failed = {
+        role: member
+        for role, member in roles.items()
+        for step in steps
+        if step.member == member and step.role in (None, role)
+    }
+    return failed or dict(roles)
+
+
+def role_words(roles: Mapping[str, str]) -> str:
+    """Return in words which member takes which role."""
+    return ", ".join(f"{role} on {member}" for role, member in sorted(roles.items()))
 
 
 def group_name(group: str, rehearsal_id: str) -> str:

@@ -470,7 +470,7 @@ _ALL = (
     Remedy(
         "REHEARSE",
         "the last rehearsal failed on the standby",
-        "failover rehearse {group}",
+        "failover rehearse {group} --role {role} --to {member}",
         "a rehearsal passes on the standby",
         when="correct that on {member}, then",
     ),

@@ -16,7 +16,7 @@ MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
 EVENTS: Final = (
     *("admitted", "held", "started", "complete", "failed", "blocked", "returned"),
-    *("degraded", "down", "well"),
+    *("degraded", "down", "well", "rehearsal_passed", "rehearsal_failed", "rehearsal_ended"),
 )
 """Events that a group's own workflow can receive (``on_event``)."""
 
@@ -148,6 +148,7 @@ GROUP: Final[dict[str, Any]] = {
                 "checks": {"type": "array", "items": _CHECK, "maxItems": 100},
                 "every": {"type": "string", "pattern": r"^[1-9][0-9]{0,3}[hd]$"},
                 "between": {"type": "string", "pattern": f"^{_TIME}-({_TIME}|24:00)$"},
+                "members": {"enum": ["chosen", "each"]},
                 "limit": SECONDS,
             },
             "additionalProperties": False,

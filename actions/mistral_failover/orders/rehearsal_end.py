@@ -3,24 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from mistral_failover.convergence.records import (
     GroupState,
     JournalKind,
+    Record,
     Traversal,
     TraversalStatus,
 )
 from mistral_failover.convergence.traversals import begin
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.rehearsal_goal import ended_goal
-from mistral_failover.model.rehearsals import RehearsalOutcome
-from mistral_failover.orders.rehearsal_report import rehearsal_report
+from mistral_failover.model.rehearsals import Place, RehearsalOutcome, judged_roles, role_words
+from mistral_failover.orders.rehearsal_report import failed_places, rehearsal_report
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import details, plans, rehearsals
+from mistral_failover.store import details, plans, rehearsals, rehearsed_roles
 from mistral_failover.store.rehearsals import RehearsalRow
 from mistral_failover.store.transaction import ProjectTransaction
+
+_KINDS = {
+    RehearsalOutcome.PASSED: JournalKind.REHEARSAL_PASSED,
+    RehearsalOutcome.FAILED: JournalKind.REHEARSAL_FAILED,
+    RehearsalOutcome.ENDED: JournalKind.REHEARSAL_ENDED,
+}
 
 
 def condemn(request: Request, tx: ProjectTransaction, group_id: str, why: str) -> None:
@@ -48,10 +55,12 @@ def record_end(
     definitions = request.runtime.definitions
     types = definitions.group(tx, own).types
     rows = details.operations_of(tx, traversal_id=own.current_traversal)
-    left_out = row["planned"]["left_out"]
-    report = rehearsal_report(rows, types, left_out, plans.durations(tx, state.id))
+    left_out, roles = row["planned"]["left_out"], row["planned"]["roles"]
+    lasted, places = plans.durations(tx, state.id), _places(tx.records(own.id))
+    report = rehearsal_report(rows, types, left_out, lasted, places)
     if not rehearsals.end(tx, row["id"], outcome, reason, cast(Mapping[str, Any], report)):
         return
+    rehearsed_roles.end(tx, row["id"], judged_roles(outcome, roles, failed_places(report)))
     goal = ended_goal(state.name)
     traversal = Traversal(
         traversal_id(row["id"], "end"),
@@ -61,12 +70,16 @@ def record_end(
         cause=f"the rehearsal of {state.name} has ended",
     )
     begin(tx, definitions, own, goal, traversal, own.current_traversal)
-    sentence = f"rehearsal {outcome.lower()}"
+    sentence = f"rehearsal {outcome.lower()}: {role_words(roles)}"
     if outcome is RehearsalOutcome.PASSED and report["to_service"] is not None:
         sentence += f": a failover would take {report['to_service']:.1f} s"
-    tx.journal(
-        state.id, f"{sentence}: {reason}" if reason else sentence, kind=JournalKind.REHEARSAL
-    )
+    tx.journal(state.id, f"{sentence}: {reason}" if reason else sentence, kind=_KINDS[outcome])
+
+
+def _places(records: Iterable[Record]) -> dict[str, Place]:
+    """Return by resource on which member it is, and of which role."""
+    given = {record.name: record.properties or {} for record in records}
+    return {name: Place(each.get("on"), each.get("role")) for name, each in given.items()}
 
 
 def traversal_id(rehearsal_id: str, what: str) -> str:

@@ -10,18 +10,20 @@ from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rehearsal_goal import CHECK_PREFIX
-from mistral_failover.model.rehearsals import APPLICATION, CHECK, COPY_ATTACHMENT, SNAPSHOTS
+from mistral_failover.model.rehearsals import APPLICATION, CHECK, COPY_ATTACHMENT, SNAPSHOTS, Place
 from mistral_failover.model.types import ResourceType, Verb
 from mistral_failover.store.details import LedgerRow
 from mistral_failover.store.plans import Durations
 
 
 class RehearsedStep(TypedDict):
-    """A step of a rehearsal. ``what``: in words. ``began``: seconds after the first step.
-    ``seconds``: None if it did not end. ``error``: why it failed, and what helps; empty if it did
-    not."""
+    """A step of a rehearsal. ``what``: in words. ``member``: on which one, None: on none; ``role``:
+    that of an application or a check. ``began``: seconds after the first step. ``seconds``: None if
+    it did not end. ``error``: why it failed, and what helps; empty if it did not."""
 
     what: str
+    member: str | None
+    role: str | None
     began: float
     seconds: float | None
     error: str
@@ -29,9 +31,12 @@ class RehearsedStep(TypedDict):
 
 
 class CheckResult(TypedDict):
-    """A check that was run. ``output``: the end of what it wrote."""
+    """A check that was run on a member, for the role that it takes. ``output``: the end of what it
+    wrote."""
 
     command: str
+    member: str | None
+    role: str | None
     passed: bool
     exit_code: int | None
     output: str
@@ -62,9 +67,11 @@ def rehearsal_report(
     types: Mapping[str, ResourceType],
     left_out: Mapping[str, str],
     lasted: Durations,
+    places: Mapping[str, Place],
 ) -> RehearsalReport:
     """Return the report of the operations of a rehearsal's traversal. ``left_out``: as of
-    `PlannedRehearsal`; ``lasted``: how long the parts of earlier failovers took."""
+    `PlannedRehearsal`; ``lasted``: how long the parts of earlier failovers took; ``places``: by
+    resource."""
     made = [row for row in rows if row["verb"] == Verb.CREATE]
     taken = _attributes(made, SNAPSHOTS)
     measured = _measured(made)
@@ -79,8 +86,8 @@ def rehearsal_report(
     if measured is not None:
         total = measured + sum(known.values()) + max(ways, default=0.0)
     return {
-        "steps": [_step(row, types, first) for row in made],
-        "checks": [_check(row) for row in made if row["type"] == CHECK and row["ended_at"]],
+        "steps": [_step(row, types, places, first) for row in made],
+        "checks": [_check(row, places) for row in made if row["type"] == CHECK and row["ended_at"]],
         "to_service": total,
         "measured": measured,
         "not_known": [what for what, each in {**needed, **routes}.items() if each not in lasted],
@@ -98,11 +105,23 @@ def _measured(made: Iterable[LedgerRow]) -> float | None:
     return max(end for end in ends if end is not None) - min(row["started_at"] for row in rows)
 
 
-def _step(row: LedgerRow, types: Mapping[str, ResourceType], first: float) -> RehearsedStep:
+def failed_places(report: RehearsalReport) -> list[Place]:
+    """Return where the steps that failed were carried out."""
+    return [Place(step["member"], step["role"]) for step in report["steps"] if step["error"]]
+
+
+def _step(
+    row: LedgerRow,
+    types: Mapping[str, ResourceType],
+    places: Mapping[str, Place],
+    first: float,
+) -> RehearsedStep:
     error = (row["result"] or {}).get("error") or {}
-    ended = row["ended_at"]
+    ended, place = row["ended_at"], places.get(row["resource"], Place())
     return {
         "what": operation_words(row["verb"], row["resource"], row["member"], types[row["type"]]),
+        "member": place.member,
+        "role": place.role,
         "began": row["started_at"] - first,
         "seconds": None if ended is None else max(0.0, ended - row["started_at"]),
         "error": str(error.get("message", "")),
@@ -110,12 +129,15 @@ def _step(row: LedgerRow, types: Mapping[str, ResourceType], first: float) -> Re
     }
 
 
-def _check(row: LedgerRow) -> CheckResult:
+def _check(row: LedgerRow, places: Mapping[str, Place]) -> CheckResult:
+    place = places.get(row["resource"], Place())
     result = row["result"] or {}
     attributes = result.get("attributes") or {}
     error = result.get("error") or {}
     return {
         "command": row["resource"].removeprefix(CHECK_PREFIX),
+        "member": place.member,
+        "role": place.role,
         "passed": row["status"] == OperationStatus.DONE,
         "exit_code": attributes.get("exit_code"),
         "output": str(attributes.get("output", error.get("message", ""))),

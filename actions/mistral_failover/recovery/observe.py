@@ -72,11 +72,12 @@ from mistral_failover.store import (
     groups,
     incidents,
     observations,
-    rehearsals,
+    rehearsed_roles,
     suspensions,
     views,
 )
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.rehearsed_roles import RehearsedRole
 from mistral_failover.store.services import made_at
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -107,10 +108,10 @@ class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     It is ``interrupted`` if something that serves does not exist by the engine's records.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
-    rehearsal that passed or failed. ``down_since``: when what
-    serves went down, if the look tells. ``begun``: when the look began. ``fresh``: seconds for
-    which a heartbeat shows that a guest lives: two looks find its agent silent before."""
+    ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the roles that
+    were rehearsed, with their members. ``down_since``: when what serves went down, if the look
+    tells. ``begun``: when the look began. ``fresh``: seconds for which a heartbeat shows that a
+    guest lives: two looks find its agent silent before."""
 
     state: GroupState
     group: Group
@@ -128,7 +129,7 @@ class _ObservedGroup:
     begun: float
     fresh: float
     vacant: tuple[str, ...] = ()
-    rehearsed: rehearsals.RehearsalRow | None = None
+    rehearsed: Sequence[RehearsedRole] = ()
     down_since: float | None = None
 
     @property
@@ -315,7 +316,7 @@ def _facts(
         begun,
         SILENT + fresh_for(request.runtime.settings.observe_interval),
         vacant_roles(goal),
-        rehearsals.last_result(tx, group_id),
+        rehearsed_roles.of_group(tx, group_id),
     )
 
 
@@ -403,18 +404,20 @@ def _look(
 
 
 def _not_rehearsed(facts: _ObservedGroup) -> Iterator[Flaw]:
-    """Yield that the last rehearsal failed, while the standby has the server on which it did."""
-    row = facts.rehearsed
-    if row is None or row["outcome"] != RehearsalOutcome.FAILED:
-        return
-    servers: Mapping[str, str] = row["planned"]["servers"]
-    for member, server_id in sorted(servers.items()):
+    """Yield that the last rehearsal of a role on a member failed, while the member has the server
+    on which it did, and another one holds the role."""
+    several = len(facts.group.roles) > 1
+    for each in facts.rehearsed:
+        role, member, holder = each["role"], each["member"], facts.roles.get(each["role"])
         here = facts.members.get(member)
-        if here is None or here.server_id != server_id or member in facts.roles.values():
+        failed = each["outcome"] == RehearsalOutcome.FAILED
+        if not failed or here is None or here.server_id != each["server_id"]:
             continue
-        words = f"{member} failed the last rehearsal ({row['reason']})"
-        yield Flaw(words, (need("REHEARSE", member=member),))
-        return
+        if holder in (None, member):
+            continue
+        what = f"the last rehearsal of {role}" if several else "the last rehearsal"
+        words = f"{member} failed {what} ({each['reason']})"
+        yield Flaw(words, (need("REHEARSE", member=member, role=role),))
 
 
 def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> ObservationMemory:

@@ -241,11 +241,26 @@ class InForce(TypedDict):
     lines: list[str]
 
 
+class RehearsedMember(TypedDict):
+    """The last rehearsal of a role on a member that passed or failed: ``at``, when it began;
+    ``to_service``, the seconds that a failover would take by it. ``status`` and ``at`` are None if
+    there was none, on the server that the member has now."""
+
+    member: str
+    role: str
+    at: float | None
+    status: str | None
+    reason: str
+    to_service: float | None
+
+
 class RehearsalState(TypedDict):
     """The rehearsals of a group. ``running``: one is under way, or its cleanup is. The others are
     of the last one that passed or failed: ``at``, when it began; ``on``, the members that took
-    roles; ``to_service``, the seconds that a failover would take by it. ``schedule``: when they
-    begin by themselves, in words; ``missed_since``: when one should have begun that has not."""
+    roles; ``to_service``, the seconds that a failover would take by it. ``members``: the last one
+    of each role on each member that does not hold it; those without any only if each member is
+    rehearsed in turn. ``schedule``: when they begin by themselves, in words; ``missed_since``: when
+    one should have begun that has not."""
 
     running: bool
     at: float | None
@@ -253,6 +268,7 @@ class RehearsalState(TypedDict):
     reason: str
     on: list[str]
     to_service: float | None
+    members: list[RehearsedMember]
     schedule: str | None
     missed_since: float | None
 

@@ -29,6 +29,7 @@ from mistral_failover.model.goal import (
     FENCE_TYPE,
     REPLACE_PREFIX,
     VACANT,
+    application_roles,
     returns,
 )
 from mistral_failover.model.group import Group
@@ -39,6 +40,7 @@ from mistral_failover.model.observation import (
 )
 from mistral_failover.model.observation import ServiceState as Serves
 from mistral_failover.model.operation_words import operation_words
+from mistral_failover.model.roles import NEVER
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.types import Verb
@@ -55,6 +57,7 @@ from mistral_failover.reports.documents import (
     MemberOfGroup,
     ProjectReport,
     RehearsalState,
+    RehearsedMember,
     ReportedIncident,
     ResourceOfGroup,
     Restart,
@@ -76,6 +79,7 @@ from mistral_failover.store import (
     incidents,
     observations,
     rehearsals,
+    rehearsed_roles,
     views,
 )
 from mistral_failover.store.groups import MemberRow
@@ -324,30 +328,50 @@ def _reported(incident: Incident) -> ReportedIncident:
 
 def _rehearsal(tx: ProjectTransaction, snapshot: GroupSnapshot, now: float) -> RehearsalState:
     group_id, schedule = snapshot.state.id, snapshot.group.rehearsal.schedule
-    running = bool(rehearsals.unfinished(tx, group_id))
     row = rehearsals.last_result(tx, group_id)
-    words = schedule.words if schedule else None
-    if row is None:
-        return {
-            "running": running,
-            "at": None,
-            "status": None,
-            "reason": "",
-            "on": [],
-            "to_service": None,
-            "schedule": words,
-            "missed_since": None,
-        }
+    began_at = row["began_at"] if row else None
+    missed = None
+    if schedule is not None and began_at is not None:
+        missed = schedule.missed_since(now, began_at)
     return {
-        "running": running,
-        "at": row["began_at"],
-        "status": row["outcome"],
-        "reason": row["reason"],
-        "on": sorted(set(row["planned"]["roles"].values())),
-        "to_service": (row["report"] or {}).get("to_service"),
-        "schedule": words,
-        "missed_since": schedule.missed_since(now, row["began_at"]) if schedule else None,
+        "running": bool(rehearsals.unfinished(tx, group_id)),
+        "at": began_at,
+        "status": row["outcome"] if row else None,
+        "reason": row["reason"] if row else "",
+        "on": sorted(set(row["planned"]["roles"].values())) if row else [],
+        "to_service": (row["report"] or {}).get("to_service") if row else None,
+        "members": _rehearsed_members(tx, snapshot),
+        "schedule": schedule.words if schedule else None,
+        "missed_since": missed,
     }
+
+
+def _rehearsed_members(tx: ProjectTransaction, snapshot: GroupSnapshot) -> list[RehearsedMember]:
+    group, holders = snapshot.group, snapshot.roles
+    known = {
+        (each["member"], each["role"]): each
+        for each in rehearsed_roles.of_group(tx, snapshot.state.id)
+    }
+    found: list[RehearsedMember] = []
+    for member, here in groups.members_of(tx, snapshot.state.id).items():
+        able = member not in snapshot.lost and group.members.priority.get(member) != NEVER
+        for role in application_roles(group):
+            last = known.get((member, role))
+            if last is None or last["at"] is None or last["server_id"] != here.server_id:
+                last = None
+            if holders.get(role, member) == member or not (last or (able and group.rehearsal.each)):
+                continue
+            found.append(
+                {
+                    "member": member,
+                    "role": role,
+                    "at": last["at"] if last else None,
+                    "status": last["outcome"] if last else None,
+                    "reason": last["reason"] if last else "",
+                    "to_service": last["to_service"] if last else None,
+                }
+            )
+    return found
 
 
 def _restarts(tx: ProjectTransaction, group_id: str, now: float) -> list[Restart]:

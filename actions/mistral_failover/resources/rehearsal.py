@@ -257,7 +257,7 @@ def _not_passed(
 
 def _again(operation: OperationDocument) -> str:
     given = operation["properties"]
-    return command("REHEARSE", given["group"], member=given["on"])
+    return command("REHEARSE", given["group"], member=given["on"], role=given["role"])
 
 
 OPERATIONS = (

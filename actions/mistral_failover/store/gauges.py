@@ -4,8 +4,8 @@ project, or of every project for the metrics of all of them (``metrics.numbers``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from mistral_failover.store.tables import (
     groups,
     incidents,
     members,
-    rehearsals,
+    rehearsed_roles,
     totals,
     traversals,
 )
@@ -32,8 +32,9 @@ HOUR = 3600.0
 class GroupGauges:
     """A group. ``status``: of its current traversal, DEFINED if there is none. ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
-    number of traversals that began within the last hour. ``rehearsed_at``: when its last rehearsal
-    that passed or failed began, None if there was none; ``passed``: whether it passed."""
+    number of traversals that began within the last hour. ``rehearsed``: of each member that was
+    rehearsed on the server that it has now, when the last rehearsal that passed or failed began,
+    and whether the last one of each role passed."""
 
     id: str
     project: str
@@ -42,8 +43,7 @@ class GroupGauges:
     since: float | None
     blocked_since: float | None
     lately: int
-    rehearsed_at: float | None = None
-    passed: bool = False
+    rehearsed: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
 
 
 def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
@@ -79,26 +79,36 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             since=row.started_at,
             blocked_since=row.blocked_since,
             lately=lately.get(row.id, 0),
-            **rehearsed.get(row.id, {}),
+            rehearsed=rehearsed.get(row.id, {}),
         )
         for row in rows
     ]
 
 
-def _rehearsed(tx: Session) -> dict[str, dict[str, Any]]:
-    """Return by group what its gauges say of its last rehearsal."""
+def _rehearsed(tx: Session) -> dict[str, dict[str, tuple[float, bool]]]:
+    """Return by group and member what its gauges say of its last rehearsals."""
+    failed = rehearsed_roles.c.outcome == RehearsalOutcome.FAILED
     query = (
-        sa.select(rehearsals.c.group_id, rehearsals.c.outcome, rehearsals.c.began_at)
-        .where(rehearsals.c.outcome.in_((RehearsalOutcome.PASSED, RehearsalOutcome.FAILED)))
-        .order_by(rehearsals.c.number)
+        sa.select(
+            members.c.group_id,
+            members.c.name,
+            sa.func.max(rehearsed_roles.c.at).label("at"),
+            sa.func.sum(sa.case((failed, 1), else_=0)).label("failed"),
+        )
+        .join(
+            rehearsed_roles,
+            sa.and_(
+                rehearsed_roles.c.group_id == members.c.group_id,
+                rehearsed_roles.c.member == members.c.name,
+                rehearsed_roles.c.server_id == members.c.server_id,
+            ),
+        )
+        .group_by(members.c.group_id, members.c.name)
     )
-    return {
-        row.group_id: {
-            "rehearsed_at": row.began_at,
-            "passed": row.outcome == RehearsalOutcome.PASSED,
-        }
-        for row in tx.connection.execute(query)
-    }
+    found: dict[str, dict[str, tuple[float, bool]]] = {}
+    for row in tx.connection.execute(query):
+        found.setdefault(row.group_id, {})[row.name] = row.at, not row.failed
+    return found
 
 
 def held_alarms(tx: Session) -> dict[tuple[str, str | None], int]:

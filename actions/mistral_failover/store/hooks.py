@@ -33,6 +33,9 @@ EVENTS: Mapping[JournalKind, str] = MappingProxyType(
         JournalKind.DEGRADED: "degraded",
         JournalKind.DOWN: "down",
         JournalKind.WELL: "well",
+        JournalKind.REHEARSAL_PASSED: "rehearsal_passed",
+        JournalKind.REHEARSAL_FAILED: "rehearsal_failed",
+        JournalKind.REHEARSAL_ENDED: "rehearsal_ended",
     }
 )
 """The kinds of journal entries that are events, and the names of the events."""

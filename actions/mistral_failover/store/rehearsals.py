@@ -20,7 +20,7 @@ from mistral_failover.model.rehearsals import (
     RehearsalOutcome,
     group_name,
 )
-from mistral_failover.store import groups
+from mistral_failover.store import groups, rehearsed_roles
 from mistral_failover.store.session import ProjectSession, fields
 from mistral_failover.store.tables import ALIVE, definitions, rehearsals, resources
 from mistral_failover.store.tables import groups as group_table
@@ -97,6 +97,7 @@ def begin(
         began_at=tx.clock(),
         number=tx.number(),
     )
+    rehearsed_roles.begin(tx, group.id, planned["roles"])
     state = tx.lock_group(rehearsal_id, shared=False)
     assert state is not None  # it was made above
     return state

@@ -450,6 +450,20 @@ rehearsals = _table(
     _number("number"),
 )
 
+# Of each role and each member that was rehearsed for it: its last rehearsal.
+rehearsed_roles = _table(
+    "failover_rehearsed_roles",
+    _id("group_id", _part_of("groups"), primary_key=True),
+    sa.Column("role", sa.String(255), primary_key=True),
+    sa.Column("member", sa.String(255), primary_key=True),
+    sa.Column("tried_at", _Time, nullable=False),
+    _one_of("outcome", RehearsalOutcome),
+    sa.Column("at", _Time),
+    _id("server_id"),
+    sa.Column("reason", _Reason, nullable=False),
+    sa.Column("to_service", _Time),
+)
+
 plans = _table(
     "failover_plans",
     _id("id", primary_key=True),

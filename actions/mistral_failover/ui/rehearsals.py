@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.rehearsals import change, last_failover, passed_before, takers
-from mistral_failover.model.rehearsals import RehearsalOutcome
+from mistral_failover.model.rehearsals import Place, RehearsalOutcome, judged_roles
 from mistral_failover.model.remedies import Advice, commands, need
 from mistral_failover.ui.group import Finding, in_short
 from mistral_failover.ui.levels import Level
@@ -170,10 +170,14 @@ def _failed(found: Rehearsal) -> list[RehearsedStep]:
 
 
 def _advice(found: Rehearsal) -> list[Advice]:
-    """Return the command that repeats a rehearsal that failed."""
-    if found["status"] != RehearsalOutcome.FAILED:
+    """Return the commands that repeat a rehearsal that failed, for the roles for which it did."""
+    outcome = RehearsalOutcome(found["status"])
+    if outcome is not RehearsalOutcome.FAILED:
         return []
-    return commands([need("REHEARSE", member=takers(found["roles"]))], found["group"])
+    places = [Place(each["member"], each["role"]) for each in _failed(found)]
+    roles = judged_roles(outcome, found["roles"], places)
+    needed = [need("REHEARSE", member=member, role=role) for role, member in sorted(roles.items())]
+    return commands(needed, found["group"])
 
 
 def _findings(found: Rehearsal) -> Iterator[Finding]:

@@ -316,6 +316,15 @@ def test_a_rehearsal_on_a_volume_that_is_written_is_a_violation(
     assert "rehearsal_on_real_volume" in rules(emulator, serving)
 
 
+def test_an_application_that_writes_only_where_its_start_says_is_rehearsed_beside_a_volume(
+    emulator: EmulatorClient, serving: Pair
+) -> None:
+    emulator.add_application("beside", start="start_beside", stop="stop_beside", told_only=True)
+    assert rehearse(emulator, serving.a, "start_beside")["exit_code"] == 0
+    assert "rehearsal_on_real_volume" not in rules(emulator, serving)
+    rehearse(emulator, serving.a, END_REHEARSAL)
+
+
 def test_a_copy_that_is_detached_during_its_rehearsal_is_a_violation(
     demo: Clients, emulator: EmulatorClient, serving: Pair, copied: str
 ) -> None:

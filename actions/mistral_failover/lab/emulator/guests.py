@@ -382,10 +382,11 @@ def rehearse_program(
 def _rehearse(
     emulation: Emulation, guest: Guest, name: str, words: list[str]
 ) -> tuple[int, str, str]:
-    asked = _devices_of(words)
-    if failed := _why_no_start(guest, emulation.state.applications[name], asked):
+    asked, application = _devices_of(words), emulation.state.applications[name]
+    if failed := _why_no_start(guest, application, asked):
         return failed
-    volumes = [v for v, device in guest.volumes.items() if not asked or device in asked]
+    only = bool(asked) or application.told_only
+    volumes = [v for v, device in guest.volumes.items() if device in asked or not only]
     guest.rehearsed[name] = volumes
     emulation.audit.record(
         "rehearsed_started", application=name, server=guest.server_id, volumes=volumes

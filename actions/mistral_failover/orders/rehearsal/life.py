@@ -26,7 +26,7 @@ from mistral_failover.groups.snapshot import group_snapshot_in, locked
 from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.model.order import Order
 from mistral_failover.model.rehearsal_goal import definition_of, rehearsal_goal
-from mistral_failover.model.rehearsals import RehearsalOutcome
+from mistral_failover.model.rehearsals import RehearsalOutcome, role_words
 from mistral_failover.orders import operator_order
 from mistral_failover.orders.rehearsal.planning import PlannedRehearsal, draft, refuse_at_work
 from mistral_failover.orders.rehearsal_end import record_end, traversal_id
@@ -113,8 +113,8 @@ def begin(request: Request, group: str, order: Order, because: str) -> StartedRe
             cause=cause,
         )
         begin_traversal(tx, request.runtime.definitions, own, goal, traversal, None)
-        takers = " and ".join(sorted(set(drawn.planned["roles"].values())))
-        sentence = f"rehearsal of the loss of {drawn.planned['lost']} on {takers}: {because}"
+        taken = role_words(drawn.planned["roles"])
+        sentence = f"rehearsal of the loss of {drawn.planned['lost']}, {taken}: {because}"
         tx.journal(state.id, sentence, kind=JournalKind.REHEARSAL)
         found = rehearsals.get(tx, rehearsal_id)
         assert found is not None  # it was inserted above

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, TypedDict
 
+from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.cloud import volume_copies, volumes
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record
@@ -19,14 +20,19 @@ from mistral_failover.model.goal import ACTIVATION, ATTACHMENT, Goal, vacant_rol
 from mistral_failover.model.group import ResourceSpec
 from mistral_failover.model.order import Order
 from mistral_failover.model.references import Reference, find_references
-from mistral_failover.model.rehearsal_goal import RehearsedGroup, Standby
+from mistral_failover.model.rehearsal_goal import RehearsedGroup, Standby, checks_of
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
+from mistral_failover.orders.rehearsal.turns import Turn, turns
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups
+from mistral_failover.store import groups, rehearsed_roles
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.rehearsed_roles import RehearsedRole
 from mistral_failover.store.transaction import ProjectTransaction
+
+_PASSED_OVER = frozenset({"NO_STANDBY", "NOT_REHEARSABLE", "NOTHING_TO_REHEARSE"})
+"""The errors of one turn, after which the next one is taken."""
 
 
 class PlannedVolume(TypedDict):
@@ -65,6 +71,7 @@ class RehearsalDraft:
 
     snapshot: GroupSnapshot
     moving: Mapping[str, Mapping[str, Any]]
+    role_of: Mapping[str, str]
     planned: PlannedRehearsal
     standbys: Mapping[str, Standby]
     volumes: Mapping[str, tuple[str, int]]
@@ -79,6 +86,7 @@ class RehearsalDraft:
             group_id=self.snapshot.state.id,
             roles=planned["roles"],
             moving=self.moving,
+            role_of=self.role_of,
             standbys=self.standbys,
             volumes=self.volumes,
             recorded=self.recorded,
@@ -87,48 +95,79 @@ class RehearsalDraft:
 
 
 def draft(request: Request, group: str, order: Order) -> RehearsalDraft:
-    """Return what a rehearsal would do: ``order.member`` is the member whose loss is rehearsed, by
-    default the only one that holds roles; ``order.to`` the one that takes them, by default the one
-    that a failover would choose.
+    """Return what a rehearsal would do: ``order.member`` is the member whose loss is rehearsed,
+    ``order.to`` the one that takes its roles, or only ``order.role``. What the order does not name
+    is that whose turn it is (`turns`); one that cannot be rehearsed now is passed over.
 
     Raises UnknownGroup, NoEligibleMember, CloudError CANNOT_COPY, QUOTA and others; ActionError
     NOT_AT_REST, NO_STANDBY, NOTHING_TO_REHEARSE, NOT_REHEARSABLE, BAD_INPUT, UNKNOWN_MEMBER.
     """
     snapshot = group_snapshot(request, group)
     refuse_at_work(snapshot)
-    lost = _lost(snapshot, order)
-    members = failover.read_members(request, snapshot, lost=[lost], remember=False)
-    goal = _failover_goal(snapshot, order, members, lost)
+    members = failover.read_members(request, snapshot, remember=False)
+    known = request.store.reading(lambda tx: _read(tx, snapshot.state.id))
+    servers = {fact.name: fact.server_id for fact in members if fact.server_id and fact.healthy}
+    heard = agent_health.heard_agents(request, snapshot.group, snapshot.state.id, servers)
+    refused: ActionError | None = None
+    for turn in turns(snapshot, order, members, known.rehearsed):
+        try:
+            return _drawn(request, snapshot, order, members, known, heard, turn)
+        except ActionError as error:
+            if error.code not in _PASSED_OVER:
+                raise
+            refused = refused or error
+    assert refused is not None  # a group that serves has a member with a role, so there is a turn
+    raise refused
+
+
+def _drawn(
+    request: Request,
+    snapshot: GroupSnapshot,
+    order: Order,
+    members: list[MemberFact],
+    known: _Known,
+    heard: Mapping[str, Heartbeat],
+    turn: Turn,
+) -> RehearsalDraft:
+    """Return the rehearsal of one turn. Raises as :func:`draft`."""
+    group, lost = snapshot.group, turn.lost
+    goal = _failover_goal(snapshot, turn, members, named=order.to is not None)
     roles: dict[str, str] = {
         role: member
         for role, member in goal.document["roles"].items()
         if member != snapshot.roles.get(role)
     }
-    rows, records = request.store.reading(lambda tx: _read(tx, snapshot.state.id))
     servers = {fact.name: fact.server_id for fact in members}
     standbys = {
-        member: Standby(str(servers[member]), rows[member].epoch)
+        member: Standby(str(servers[member]), known.members[member].epoch)
         for member in sorted(set(roles.values()))
-        if servers.get(member) and member in rows
+        if servers.get(member) and member in known.members
     }
     moving = {
         name: goal.document["resources"][name]
-        for name, spec in snapshot.group.resources.items()
+        for name, spec in group.resources.items()
         if any(each.kind == "get_param" and each.target in roles for each in _refers(spec))
     }
-    applications = sorted(n for n, each in moving.items() if each["type"] == ACTIVATION)
+    # What only refers to a role that moves stays where it is.
+    role_of = {
+        name: str(group.role_of(name))
+        for name, each in moving.items()
+        if each["type"] in (ATTACHMENT, ACTIVATION) and group.role_of(name) in roles
+    }
+    applications = sorted(name for name in role_of if moving[name]["type"] == ACTIVATION)
     if not applications:
         raise ActionError(
             "NOTHING_TO_REHEARSE",
-            f"{group} starts no application on the member that takes over",
+            f"{group.name} starts no application on the member that takes over",
             "A rehearsal starts the application on copies of its volumes: name it as an activation "
             "in the group file.",
         )
-    copied = _copied(request, snapshot, moving)
-    _refuse_unable(request, snapshot, standbys, roles)
+    _refuse_unable(snapshot, heard, roles)
+    tried = {name: each for name, each in moving.items() if name in role_of}
+    copied = _copied(request, snapshot, tried)
     sizes = dict(copied.values())
     planned: PlannedRehearsal = {
-        "group": group,
+        "group": group.name,
         "lost": lost,
         "roles": roles,
         "servers": {member: each.server_id for member, each in standbys.items()},
@@ -137,17 +176,16 @@ def draft(request: Request, group: str, order: Order) -> RehearsalDraft:
             for name, (volume, size) in sorted(copied.items())
         ],
         "applications": applications,
-        "checks": [each.command for each in snapshot.group.rehearsal.checks],
+        "checks": [each.command for each in checks_of(group.rehearsal, roles)],
         "left_out": {
-            name: each["type"]
-            for name, each in sorted(moving.items())
-            if each["type"] not in (ATTACHMENT, ACTIVATION)
+            name: each["type"] for name, each in sorted(moving.items()) if name not in role_of
         },
         "gib": 2 * sum(sizes.values()),
-        "limit": snapshot.group.rehearsal.limit,
+        "limit": group.rehearsal.limit,
         "consistent": len(sizes) < 2,  # noqa: PLR2004 - one volume is consistent with itself
     }
-    return RehearsalDraft(snapshot, moving, planned, standbys, copied, _recorded(records))
+    recorded = _recorded(known.records)
+    return RehearsalDraft(snapshot, tried, role_of, planned, standbys, copied, recorded)
 
 
 def _refers(spec: ResourceSpec) -> list[Reference]:
@@ -166,38 +204,35 @@ def refuse_at_work(snapshot: GroupSnapshot) -> None:
     )
 
 
-def _lost(snapshot: GroupSnapshot, order: Order) -> str:
-    holders = sorted(set(snapshot.roles.values()))
-    if order.member is not None:
-        failover.require_members(snapshot, holders, "member", [order.member])
-        return order.member
-    if len(holders) == 1:
-        return holders[0]
-    raise ActionError(
-        "BAD_INPUT",
-        f"member: {' and '.join(holders)} hold roles of {snapshot.group.name}",
-        "Name the member whose loss is to be rehearsed.",
-    )
-
-
 def _failover_goal(
-    snapshot: GroupSnapshot, order: Order, members: list[MemberFact], lost: str
+    snapshot: GroupSnapshot, turn: Turn, members: list[MemberFact], *, named: bool
 ) -> Goal:
+    """Return the goal of the failover. ``named``: an operator named the member that takes over, so
+    it is said why it cannot."""
+    group, lost = snapshot.group, turn.lost
     try:
-        asked = Order(FAILOVER, to=order.to, lost=(lost,))
+        asked = Order(FAILOVER, to=turn.to, lost=(lost,))
         goal = failover.next_goal_or_room(snapshot, asked, members)
     except NoEligibleMember:
-        if order.to is not None:
+        if named:
             raise
         goal = None
-    if goal is None or vacant_roles(goal):
+    if goal is not None and not vacant_roles(goal):
+        return goal
+    if {fact.name for fact in members} <= {lost}:
         raise ActionError(
             "NO_STANDBY",
-            f"no member of {snapshot.group.name} can take the roles of {lost} now, so there is "
-            "none to rehearse on",
-            f"See why: failover plan {quote(snapshot.group.name)} --lost {quote(lost)}",
+            f"{group.name} cannot be rehearsed: {lost} is its only member. A rehearsal makes no "
+            "server, because one from the same template would not be apart from what serves",
+            "Add a standby; or try on a second stack how a server comes back: "
+            "docs/rehearsal.md#a-single-server.",
         )
-    return goal
+    raise ActionError(
+        "NO_STANDBY",
+        f"no member of {group.name} can take the roles of {lost} now, so there is none to rehearse "
+        "on",
+        f"See why: failover plan {quote(group.name)} --lost {quote(lost)}",
+    )
 
 
 def _copied(
@@ -219,17 +254,12 @@ def _copied(
 
 
 def _refuse_unable(
-    request: Request,
-    snapshot: GroupSnapshot,
-    standbys: Mapping[str, Standby],
-    roles: Mapping[str, str],
+    snapshot: GroupSnapshot, heard: Mapping[str, Heartbeat], roles: Mapping[str, str]
 ) -> None:
-    """Refuse members whose agents do not say that they can rehearse."""
-    servers = {member: each.server_id for member, each in standbys.items()}
-    heard = agent_health.heard_agents(request, snapshot.group, snapshot.state.id, servers)
+    """Refuse members whose agents do not say that they can rehearse. ``heard``: by member."""
     for member in sorted(set(roles.values())):
         held = {role for role, holder in roles.items() if holder == member}
-        wanted = _commands(snapshot, held, first=min(roles) in held)
+        wanted = _commands(snapshot, held, roles)
         if why := agent_health.not_rehearsable(heard.get(member), wanted):
             raise ActionError(
                 "NOT_REHEARSABLE",
@@ -239,18 +269,17 @@ def _refuse_unable(
             )
 
 
-def _commands(snapshot: GroupSnapshot, roles: Iterable[str], *, first: bool) -> set[str]:
-    """Return the commands that a rehearsal runs on the holder of roles. ``first``: it is the one of
-    the checks that name no role."""
-    held = set(roles)
-    group = snapshot.group
+def _commands(snapshot: GroupSnapshot, held: Container[str], roles: Mapping[str, str]) -> set[str]:
+    """Return the commands that a rehearsal runs on the holder of the roles ``held``, of those that
+    move."""
+    group, first = snapshot.group, min(roles)
     found = {
         str(spec.properties["start"])
         for name, spec in group.resources.items()
         if spec.type == ACTIVATION and group.role_of(name) in held
     }
-    checks = group.rehearsal.checks
-    return found | {c.command for c in checks if (c.role in held if c.role else first)}
+    checks = checks_of(group.rehearsal, roles)
+    return found | {each.command for each in checks if (each.role or first) in held}
 
 
 def _recorded(records: Iterable[Record]) -> dict[str, Mapping[str, Any]]:
@@ -260,5 +289,18 @@ def _recorded(records: Iterable[Record]) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _read(tx: ProjectTransaction, group_id: str) -> tuple[dict[str, MemberRow], list[Record]]:
-    return groups.members_of(tx, group_id), list(tx.records(group_id))
+@dataclass(frozen=True)
+class _Known:
+    """What the store has of a group."""
+
+    members: Mapping[str, MemberRow]
+    records: Sequence[Record]
+    rehearsed: Sequence[RehearsedRole]
+
+
+def _read(tx: ProjectTransaction, group_id: str) -> _Known:
+    return _Known(
+        groups.members_of(tx, group_id),
+        list(tx.records(group_id)),
+        rehearsed_roles.of_group(tx, group_id),
+    )

@@ -28,14 +28,22 @@ class Rehearse(Verb):
     workflow = "failover.rehearse"
     inputs = {
         "to": Input(
-            "the member to rehearse on (default: the one that a failover would choose)",
+            "the member to rehearse on (default: the one that a failover would choose, or with "
+            "members: each in the group file the one whose turn it is)",
             "MEMBER",
             among=Among.MEMBERS,
         ),
         "member": Input(
-            "the member whose loss is rehearsed (default: the only one that holds roles)",
+            "the member whose loss is rehearsed (default: of those that hold roles, the one whose "
+            "turn it is)",
             "MEMBER",
             among=Among.MEMBERS,
+        ),
+        "role": Input(
+            "the role to rehearse, which --to takes; others of the lost member go where a failover "
+            "would give them (default: all roles of the lost member)",
+            "ROLE",
+            among=Among.ROLES,
         ),
     }
     because = "rehearsed by hand"
