@@ -12,8 +12,10 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import alarms, orders, recovery, rehearsals, suspensions
 from mistral_failover.cli import status_screen
 from mistral_failover.model import rehearsals as model
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import tables
 from support.activation import done
+from support.unreadable import unreadable
 from support.waiting import until
 
 
@@ -89,6 +91,18 @@ def test_none_begins_by_itself_while_something_else_counts_more(scheduled: Any) 
     assert not is_due(group), "one is under way"
     assert running["group"] == name
     until(lambda: group.run("sweep") and ended(group), "sweeps did not end it")
+
+
+def test_a_group_whose_file_cannot_be_read_does_not_keep_the_others_from_it(
+    scheduled: Any, protect: Callable[..., Any], state: Any
+) -> None:
+    other = protect(rehearsal={"every": "2h"})
+    other.activate()
+
+    with unreadable(state.database, DEFAULT_PROJECT, other.name):
+        begun = swept()
+
+    assert begun == [scheduled.name]
 
 
 def test_a_rehearsal_that_should_have_begun_is_said(scheduled: Any, state: Any) -> None:
