@@ -78,11 +78,12 @@ def latest(group: Any) -> dict[str, Any]:
     return dict(done(rehearsals.Rehearsals(group.name).run(context()))[0])
 
 
-def nothing_left(group: Any) -> None:
-    """Wait until the latest rehearsal is clean; sweeps do what no execution does."""
+def nothing_left(group: Any, named: str = "") -> None:
+    """Wait until the latest rehearsal is clean; sweeps do what no execution does, those of the
+    project or of the group that is ``named``."""
 
     def swept() -> bool:
-        group.run("sweep")
+        group.run("sweep", group=named)
         return bool(latest(group)["clean"])
 
     until(swept, "the rehearsal was never cleaned up")
@@ -202,6 +203,28 @@ def test_a_rehearsal_whose_execution_dies_is_ended_and_cleaned_by_a_sweep(
     nothing_left(group)
 
     assert latest(group)["status"] == "PASSED"
+    assert things(group.cloud) == before
+
+
+def test_a_sweep_of_the_group_carries_out_a_rehearsal_that_no_execution_does(group: Any) -> None:
+    before = things(group.cloud)
+    done(orders.Rehearse(group.name).run(context()))
+
+    nothing_left(group, group.name)
+
+    assert latest(group)["status"] == "PASSED"
+    assert things(group.cloud) == before
+
+
+def test_a_sweep_of_the_group_tries_a_cleanup_that_failed_again(group: Any) -> None:
+    before = things(group.cloud)
+    group.cloud.api_fault("volume_delete", times=1000, status=400)
+    rehearse(group)
+    assert not latest(group)["clean"]
+    group.cloud.clear_api_faults()
+
+    nothing_left(group, group.name)
+
     assert things(group.cloud) == before
 
 
