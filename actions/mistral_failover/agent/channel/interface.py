@@ -192,10 +192,10 @@ class ChannelError(Exception):
     channel, not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words;
     empty if nothing.
 
-    ``transient``, ``service``, ``detail``, ``unknown``, ``needs``: as of a `CloudError`. UNREACHABLE is
-    transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the
-    ``service``, an agent, was never heard. Another member that does not answer over a working
-    channel is a fact about the member.
+    ``transient``, ``service``, ``detail``, ``unknown``, ``needs``: as of a `CloudError`.
+    UNREACHABLE is transient, and so is NO_ANSWER with a ``detail`` that says that the channel
+    broke, or that the ``service``, an agent, was never heard. Another member that does not answer
+    over a working channel is a fact about the member.
     """
 
     def __init__(
