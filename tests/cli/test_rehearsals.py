@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cli.rehearsals import compared
+from support.ui_answers import FAILED_REHEARSAL, REHEARSALS, move, rehearsal
+
 GROUP = "rehearsed"
 
 
@@ -57,3 +60,17 @@ def test_a_rehearsal_that_fails_ends_with_1_and_says_what_to_do(deployed: Any) -
     assert done.stdout.splitlines()[0].startswith("rehearsal")
     assert "FAILED" in done.stdout
     assert f"failover rehearse {GROUP}" in done.stdout
+
+
+def test_it_is_compared_with_the_last_that_passed_and_with_the_last_failover() -> None:
+    earlier = [FAILED_REHEARSAL, *REHEARSALS[1:]]
+    moves: list[Any] = [move(to_service=None), move(to_service=13.0)]
+
+    told = dict(compared(REHEARSALS[0], earlier, moves))  # type: ignore[arg-type]
+
+    assert told["before"] == "11.2 s at 2027-01-08 02:26:40; now 0.8 s longer"
+    assert told["last failover"] == "13.0 s at 2027-01-15 07:57:30"
+    same = dict(compared(rehearsal(0), [rehearsal(1)], []))  # type: ignore[arg-type,list-item]
+    assert same == {"before": "11.2 s at 2027-01-08 02:26:40; now the same"}
+    failed = dict(compared(FAILED_REHEARSAL, [rehearsal(1)], []))  # type: ignore[arg-type,list-item]
+    assert failed == {"before": "11.2 s at 2027-01-08 02:26:40"}

@@ -38,19 +38,24 @@ def _one(name: str, what: str, module: str, before: str, after: str) -> Mutant:
 
 
 MUTANTS = (
-    _one(
-        "lease-not-kept",
-        "a lease counts as kept although the store says that it is lost",
-        "store.leases",
-        "        else:\n            self.lost = True\n        return not self.lost",
-        "        else:\n            self._until = asked + self.lock.lease\n        return True",
+    Mutant(
+        "lease-for-ever",
+        "a lease counts as kept, whatever the store and the clock say",
+        (
+            (
+                "store.leases",
+                "        return 0.0 if self.lost else max(0.0, self._until - self._clock())",
+                "        return self.lock.lease",
+            ),
+            ("store.leases", "        else:\n            self.lost = True\n", ""),
+        ),
     ),
     _one(
         "permit-for-ever",
         "a call may start although the lease has ended",
         "runtime.lease_guard",
-        "        if left <= 0:\n            raise LeaseLost",
-        "        if left < -1e9:\n            raise LeaseLost",
+        "        left = self.lease.remaining() - self.margin\n",
+        "        left = 60.0\n",
     ),
     Mutant(
         "lock-of-the-living",

@@ -15,7 +15,7 @@ import os
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
@@ -23,6 +23,8 @@ from typing import Any
 from mistral_lib.actions import Result
 
 from mistral_failover.actions import reports as report_actions
+from mistral_failover.lab.drill import audit
+from mistral_failover.store.database import Database
 from simulation import moves, people
 from simulation.moves import MOVES, Play
 from simulation.oracle import Oracle
@@ -90,7 +92,11 @@ def play(world: World, plan: Plan) -> Outcome:
     _play_moves(show, plan, done)
     moves.heal(show)
     state = _come_to_rest(show)
+    if any(audit.ended(_state(world))):  # what is no group's own, such as a rehearsal's cleanup
+        _until(show, world.scheduler.now + BOUND, world.scheduler.now, math.inf, Random("end"))
     show.oracle.look()
+    for violation in _audited(world):
+        show.oracle.breaks(f"audit: {violation}")
     outcome = Outcome(plan.seed, show.oracle.broken, state=state)
     ((after,),) = world.store.rows("select count(*) from failover_traversals")
     outcome.failovers = after - before
@@ -102,6 +108,26 @@ def play(world: World, plan: Plan) -> Outcome:
     outcome.troubles = dict(Counter(each.name for each in world.wire.met))
     outcome.lines = world.journal
     return outcome
+
+
+def _audited(world: World) -> Iterator[audit.Violation]:
+    """What the audit of drills says, as a second opinion that reads the engine's state as well.
+    What it concludes from the cloud's own violations is left to the oracle, which knows what people
+    did."""
+    events, state = world.emulation.audit.since(0), _state(world)
+    yield from audit.tokens_grow(state)
+    yield from audit.calls_under_lease(events, state)
+    yield from audit.one_traversal_per_incident(state)
+    yield from audit.ended(state)
+    yield from audit.no_old_epoch(events)
+
+
+def _state(world: World) -> audit.State:
+    database = Database(f"sqlite:///{world.store.file}")
+    try:
+        return audit.read_state(database)
+    finally:
+        database.close()
 
 
 def _play_moves(show: Play, plan: Plan, done: Counter[str]) -> None:

@@ -169,7 +169,10 @@ class Wire(HTTPAdapter):
         done = self._loop.create_task(self._call(request, got))
         if task is not None:
             done.add_done_callback(partial(_wake, scheduler, task))
-        if not scheduler.park(seconds) or trouble is Kind.UNANSWERED:
+        end = scheduler.now + seconds
+        while not done.done() and scheduler.now < end:
+            scheduler.park(end - scheduler.now)  # an answer that came too late wakes it, too
+        if not done.done() or trouble is Kind.UNANSWERED:
             if trouble is Kind.UNANSWERED:
                 self._give_up(request, seconds)
             raise requests.ReadTimeout(request=request)

@@ -9,7 +9,7 @@ FOLDER = ROOT / "build" / "ui" / "docs"
 """Where ``make test-ui`` leaves them; ``make pictures`` copies them to ``docs``."""
 WIDTH = 960
 """Of each picture, in pixels."""
-HEIGHTS = {"ui-group": 720, "ui-failover": 730, "ui-stuck": 540}
+HEIGHTS = {"ui-group": 720, "ui-failover": 730, "ui-stuck": 590, "ui-rehearsal": 760}
 """In pixels, by name."""
 LARGEST = 100_000
 """Bytes of a picture."""

@@ -18,7 +18,8 @@ TRAVERSAL = "b0394ddc-9123-5a79-b7e8-44cb89ac20d5"
 
 
 def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> dict[str, Any]:
-    """A row of failover.status without a group."""
+    """A row of failover.status without a group. It serves so since it has its status, unless that
+    is given."""
     return {
         "name": name,
         "stack": name,
@@ -33,6 +34,7 @@ def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> d
         "vacant": [],
         "held": 0,
         "service": "SERVING",
+        "service_since": more.get("since", NOW - 60),
         "under_way": [],
         "waiting": [],
         "deferred": [],
@@ -505,6 +507,7 @@ EVIDENCE = {
         {"about": "power", "says": "not known: no answer within 10 s", "ago": None, "alive": None},
     ],
     "sentence": "What db_a has is given to another member.",
+    "afterwards": "While the host of a lost member is down, Nova does not give data away.",
 }
 
 
@@ -528,6 +531,92 @@ def move(**more: Any) -> dict[str, Any]:
         "waited": {"alarm": 60.0, "person": 0.0, "lock": 0.0},
         **more,
     }
+
+
+def rehearsed_step(what: str, began: float, seconds: float, error: str = "") -> dict[str, Any]:
+    """A step in the report of a rehearsal."""
+    remedy = "Correct it on db_b, then: failover rehearse payments" if error else ""
+    return {"what": what, "began": began, "seconds": seconds, "error": error, "remedy": remedy}
+
+
+REHEARSED_STEPS = [
+    rehearsed_step("Take snapshots of the volumes", 0.0, 1.3),
+    rehearsed_step("Make the copy of data", 1.3, 2.2),
+    rehearsed_step("Attach the copy of data", 3.5, 0.9),
+    rehearsed_step("Start database on the copy", 4.4, 3.1),
+    rehearsed_step("Run newest-row beside the copy", 7.5, 0.2),
+]
+
+
+def rehearsal(
+    number: int = 0, outcome: str = "PASSED", slower: float = 1.0, **more: Any
+) -> dict[str, Any]:
+    """A row of failover.rehearsals: that of ``number`` weeks ago. Each step took ``slower`` times
+    as long."""
+    began = NOW - 20_000 - number * 604_800
+    steps = [
+        {**each, "began": each["began"] * slower, "seconds": each["seconds"] * slower}
+        for each in REHEARSED_STEPS
+    ]
+    return {
+        "rehearsal": f"{number}{TRAVERSAL[1:]}",
+        "group": "payments",
+        "status": outcome,
+        "reason": "",
+        "because": "every 7d, between 02:00-05:00 UTC",
+        "lost": "db_a",
+        "roles": {"active": "db_b"},
+        "began_at": began,
+        "ended_at": began + 7.9 * slower,
+        "clean": True,
+        "planned": PLANNED_REHEARSAL,
+        "report": {
+            "steps": steps,
+            "checks": [
+                {"command": "newest-row", "passed": True, "exit_code": 0, "output": "48213"}
+            ],
+            "to_service": 7.1 + 4.1 * slower,
+            "measured": 4.1 * slower,
+            "not_known": [],
+            "data_at": began + 0.4,
+            "spread": 0.0,
+        },
+        **more,
+    }
+
+
+PLANNED_REHEARSAL = {
+    "group": "payments",
+    "lost": "db_a",
+    "roles": {"active": "db_b"},
+    "servers": {"db_b": "da1ce15d-5f04-46de"},
+    "volumes": [{"resource": "data", "volume": "6f3c1c0a", "size": 20}],
+    "applications": ["database"],
+    "checks": ["newest-row"],
+    "left_out": {"routing": "stack_parameters"},
+    "gib": 40,
+    "limit": 3600.0,
+    "consistent": True,
+}
+CANNOT_START = "start on db_b ended with 1: postgres: data directory has wrong permissions"
+FAILED_REHEARSAL = rehearsal(
+    outcome="FAILED",
+    ended_at=NOW - 20_000 + 16.6,
+    reason=f"Start database on the copy: {CANNOT_START} [COMMAND_FAILED]",
+    report={
+        "steps": [
+            *REHEARSED_STEPS[:3],
+            rehearsed_step("Start database on the copy", 4.4, 12.0, CANNOT_START),
+        ],
+        "checks": [],
+        "to_service": None,
+        "measured": None,
+        "not_known": [],
+        "data_at": NOW - 20_000,
+        "spread": 0.0,
+    },
+)
+REHEARSALS = [rehearsal(0, slower=1.2), rehearsal(1), rehearsal(2, slower=0.9)]
 
 
 def availability(
@@ -584,6 +673,8 @@ class Answers:
             "held": {"held": [held()], "total": 1},
             "evidence": EVIDENCE,
             "moves": [move()],
+            "rehearsals": REHEARSALS,
+            "preview_rehearsal": PLANNED_REHEARSAL,
             "availability": availability,
             "pause": {"sentence": "payments is paused"},
             "maintenance": {"sentence": "payments is in maintenance"},

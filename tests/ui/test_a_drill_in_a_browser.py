@@ -117,6 +117,15 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.types("group", "create", str(Path(play.server.folder) / "payments.yaml"))
     play.tab.open("/group?name=payments")
     play.state("serving", "All is well: active on db_a.", picture="ui-group")
+
+    # Two rehearsals, and what they came to.
+    for _ in range(2):
+        play.types("rehearse", "payments")
+    play.tab.open("/rehearsals?group=payments")
+    play.state("rehearsed", "db_b can take over", picture="ui-rehearsal")
+    assert play.tab.page.locator("[id^=rehearsal-]").count() == 2
+    play.tab.open("/group?name=payments")
+    play.says("Rehearsed")
     begun = play.server.action("failover.history", group="payments")[-1]["id"]
     journal = play.tab.another()
     journal.goto(f"{play.tab.url}/history?group=payments")

@@ -15,9 +15,12 @@ from mistral_failover.model.text import clean
 from mistral_failover.ui.action_client import ActionFailed
 from support.ui_answers import (
     BEFORE,
+    FAILED_REHEARSAL,
     GOALS,
     INCIDENT,
     MOVING,
+    PLANNED_REHEARSAL,
+    REHEARSALS,
     TRAVERSAL,
     WAIT,
     Answers,
@@ -39,6 +42,7 @@ HOSTILE = (
     "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e{{7*7}}"
 )
 READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}&step=5", "/history"]
+READ += ["/rehearsals?group=payments", "/order?what=rehearse&group=payments"]
 READ += ["/plan?group=payments&verb=failover", "/goals?group=payments"]
 READ += [f"/plan?group=payments&verb=rollback&goal={BEFORE}&recovered.{quote(HOSTILE)}=on"]
 READ += ["/order?what=maintenance&group=payments", "/work"]
@@ -142,6 +146,8 @@ _ANSWERS = {
     "members_on_host": {"groups": [{"group": "books", "members": ["db_a"]}], "unsure": "why"},
     "moves": [move()],
     "availability": availability("payments"),
+    "rehearsals": [FAILED_REHEARSAL, *REHEARSALS[1:]],
+    "preview_rehearsal": PLANNED_REHEARSAL,
     "held": {"held": [held(), held(group=None, host="compute-1", children=2)], "total": 2},
 }
 _HOST_EVENT = host_event(

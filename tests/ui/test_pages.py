@@ -119,7 +119,7 @@ def test_the_list_shows_failed_hosts_and_alarms_of_no_known_group(opened: Opened
     assert "compute-1 failed: 2 groups wait" in page
     assert "alarm about a stranger" in page
     assert alarms[0]["sentence"] not in page, "it is on the page of its group"
-    assert page.count("<code>failover admit d3b9775c") == 2
+    assert page.count('aria-label="Copy failover admit d3b9775c') == 2
 
 
 def test_the_list_has_no_room_for_alarms_that_there_are_not(opened: Opened) -> None:

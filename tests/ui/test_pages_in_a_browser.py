@@ -18,6 +18,7 @@ from support.browser import Tab
 from support.ui_answers import (
     BEFORE,
     HOST_EVENT,
+    INCIDENT,
     MOVING,
     NOW,
     TRAVERSAL,
@@ -75,6 +76,10 @@ PATHS = {
     "history": "/history",
     "host-lost": "/order?what=host-lost&host=compute-1",
     "order": "/order?what=confirm-fenced&group=payments&member=db_a",
+    "maintenance": "/order?what=maintenance&group=payments",
+    "admit": f"/order?what=admit&group=payments&incident={INCIDENT}",
+    "rehearse": "/order?what=rehearse&group=payments",
+    "rehearsals": "/rehearsals?group=payments",
 }
 
 BUSY = [
@@ -326,13 +331,37 @@ def test_without_javascript_everything_can_be_read(tab: Opens) -> None:
     assert page.page.get_by_role("rowheader", name="Attach data to db_b").is_visible()
 
 
+def test_the_command_that_helps_is_copied_and_a_fold_is_opened_with_the_keyboard_alone(
+    tab: Opens,
+) -> None:
+    page = tab(Answers(status=BLOCKED))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.open("/group?name=payments")
+    keyboard = page.page.keyboard
+
+    page.tab_to("Copy")
+    keyboard.press("Enter")
+    page.page.get_by_text("Copied").first.wait_for()
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.page.locator(".command code").first.text_content()
+    for fold in ("Last change", "Orders and history", "Details"):
+        page.tab_to(fold)
+        keyboard.press("Enter")
+    assert page.page.get_by_role("link", name="Rehearsals").is_visible()
+    page.tab_to("Log out")
+    assert page.wrong == []
+
+
 def test_an_order_is_given_with_the_keyboard_alone(tab: Opens) -> None:
     answers = Answers(status=BLOCKED)
     page = tab(answers)
     page.open("/")
     keyboard = page.page.keyboard
 
-    for link, title in (("payments", "payments"), ("db_a is off...", "Confirm that the member")):
+    for link, title in (
+        ("payments", "payments"),
+        ("Confirm that db_a is off...", "Confirm that the member"),
+    ):
         page.tab_to(link)
         keyboard.press("Enter")
         page.page.locator("h1", has_text=title).wait_for()

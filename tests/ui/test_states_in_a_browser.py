@@ -16,12 +16,14 @@ import pytest
 from mistral_failover.model.remedies import need
 from support.browser import Tab
 from support.ui_answers import (
+    FAILED_REHEARSAL,
     MOVING,
     NOW,
     Answers,
     member,
     operation,
     overview,
+    rehearsal,
     resource,
     service,
     status,
@@ -34,8 +36,9 @@ from ui.conftest import Opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-SCREENS = {"desk": (1280, 800), "phone": (390, 844)}
+SCREENS = {"desk": (1440, 900), "phone": (390, 844)}
 GROUP = "/group?name=payments"
+REHEARSALS = "/rehearsals?group=payments"
 LOST = {"lost": ["db_a"], "resources": MOVING}
 
 
@@ -79,11 +82,32 @@ HELD_BY_DB_A = [
 MOVE = need("MOVE", lost=["db_b"]).document()
 WHY_DOWN = "active is on db_b, but its server is SHUTOFF"
 WHY_UNKNOWN = "active is on db_b, but its server is ACTIVE (host DOWN): the guest may be running"
+ON_DB_A = [
+    resource(
+        "data",
+        "volume_attachment",
+        "db_a",
+        "CREATE_COMPLETE",
+        attributes={"device": "/dev/vdb"},
+    ),
+    resource("database", "activation", "db_a", "CREATE_COMPLETE"),
+    resource("service", "floating_ip", "db_a", "CREATE_COMPLETE"),
+]
+WON = "a failover of payments began"
+REHEARSED = {
+    "running": False,
+    "at": NOW - 20_000,
+    "reason": "",
+    "on": ["db_b"],
+    "to_service": 12.0,
+    "schedule": "every 7d, between 02:00-05:00 UTC",
+    "missed_since": None,
+}
 FLEET = [
     overview(
         f"group{number:04}",
         **(
-            {"service": "DOWN", "since": NOW - 60 * number - 30}
+            {"service": "DOWN", "service_since": NOW - 60 * number - 30}
             if number % 250 == 7
             else {"service": "DEGRADED"}
             if number % 97 == 3
@@ -190,27 +214,61 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
                 roles={"active": "db_a"},
                 service=service("SERVING", standbys=[], cold=True),
                 members=[member("db_a", "dbaab98b")],
-                resources=[
-                    resource(
-                        "data",
-                        "volume_attachment",
-                        "db_a",
-                        "CREATE_COMPLETE",
-                        attributes={"device": "/dev/vdb"},
-                    ),
-                    resource("database", "activation", "db_a", "CREATE_COMPLETE"),
-                    resource("service", "floating_ip", "db_a", "CREATE_COMPLETE"),
-                ],
+                resources=ON_DB_A,
                 traversal=None,
             )
         },
     ),
+    "rehearsed": (
+        GROUP,
+        {
+            "status": status(
+                roles={"active": "db_a"},
+                resources=ON_DB_A,
+                service=service(standbys=["db_b"]),
+                rehearsal=REHEARSED | {"status": "PASSED"},
+            )
+        },
+    ),
+    "rehearsal-failed": (
+        GROUP,
+        {
+            "status": status(
+                roles={"active": "db_a"},
+                resources=ON_DB_A,
+                rehearsal=REHEARSED | {"status": "FAILED", "to_service": None},
+                service=service(
+                    "DEGRADED",
+                    f"db_b failed the last rehearsal ({FAILED_REHEARSAL['reason']})",
+                    needs=[need("REHEARSE", member="db_b").document()],
+                    standbys=["db_b"],
+                ),
+            )
+        },
+    ),
+    "report": (REHEARSALS, {}),
+    "report-failed": (
+        REHEARSALS,
+        {"rehearsals": [FAILED_REHEARSAL, rehearsal(1), rehearsal(2, "ENDED", reason=WON)]},
+    ),
+    "report-running": (
+        REHEARSALS,
+        {
+            "rehearsals": [
+                rehearsal(0, "RUNNING", ended_at=None, clean=False, report=None),
+                rehearsal(1),
+            ]
+        },
+    ),
+    "report-none": (REHEARSALS, {"rehearsals": []}),
     "fleet": ("/", {"groups": fleet, "held": {"held": [], "total": 0}}),
 }
 
 
-WELL = ("serving", "cold")
+WELL = ("serving", "cold", "rehearsed", "report", "report-running")
 """States in which no command is needed."""
+UNDATED = ("report-none",)
+"""What has no time."""
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -239,8 +297,7 @@ def test_a_telephone_shows_all_that_matters_at_night_without_scrolling(
         page.look(*SCREENS["phone"][:1], height=SCREENS["phone"][1])
         page.open(path)
         for what in (
-            "h1 .badge",
-            ".since",
+            *([] if name in UNDATED else ["h1 .badge", ".since"]),
             ".verdict",
             *([] if name in WELL else [".command"]),
         ):

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import suspensions
+from mistral_failover.actions import members, suspensions
 from mistral_failover.convergence import conclude
+from support.looks import observe
+from support.operators import Operator
 
 pytestmark = pytest.mark.faults
 
@@ -127,6 +129,56 @@ def test_a_fence_that_stays_unproven_is_blocked_since_the_first_time(unproven: A
     assert after["traversal"] == before["traversal"]
     assert len(unproven.told("blocked")) == 1
     assert [row["member"] for row in after["remedies"]] == ["db_a"]
+
+
+def conditions(group: Any) -> dict[str, str]:
+    """How the server of each member was found."""
+    return {row["name"]: row["condition"] for row in group.status()["members"]}
+
+
+def test_a_group_that_waits_for_a_person_is_looked_at_all_the_same(
+    unproven: Any, operator: Operator
+) -> None:
+    before = unproven.status()
+    told = unproven.told()
+    observe(unproven)
+    assert conditions(unproven) == {"db_a": "runs", "db_b": "runs"}
+
+    operator.stop_server(unproven.server("db_b"))
+    observe(unproven)
+
+    assert conditions(unproven) == {"db_a": "runs", "db_b": "stopped"}
+    after = unproven.status()
+    assert after["service"]["status"] == "DOWN"
+    assert after["service"]["reasons"] == before["service"]["reasons"]
+    assert after["service"]["since"] == before["service"]["since"]
+    assert after["service"]["seen_at"] > before["since"]
+    assert (after["status"], after["since"]) == ("BLOCKED", before["since"])
+    assert unproven.told() == told, "its failover has told that it is down"
+
+
+def test_the_question_before_a_confirmation_is_short_whatever_it_waits_for(unproven: Any) -> None:
+    found = members.Evidence(unproven.name, "db_a").run(
+        ActionContext(SecurityContext(), ExecutionContext())
+    )
+
+    assert len(found["sentence"].split()) <= 40, found
+    assert "two servers write to one volume" in found["sentence"]
+    assert "does not give data away" in found["afterwards"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_a_look_found_while_a_group_waited_is_over_when_it_serves(unproven: Any) -> None:
+    observe(unproven)
+    host = unproven.cloud.guests()[unproven.server("db_a")]["host"]
+    unproven.cloud.fault("host", host, "revive")
+
+    unproven.run("sweep").assert_succeeded()
+
+    settled(unproven)
+    found = unproven.status()["service"]
+    assert found["status"] == "DEGRADED", (found, "db_a is lost still, and db_b serves")
+    assert not [each for each in found["reasons"] if "not in service" in each]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -104,7 +104,8 @@ def confirm_by_signs(look: Callable[[], Evidence], question: str) -> None:
     found = look()
     while True:
         asked = time.monotonic()
-        sys.stderr.write(clean(f"{signs(found)}{found['sentence']}\n"))
+        said = filter(None, (found["afterwards"], found["sentence"]))
+        sys.stderr.write(clean(signs(found) + "".join(f"{each}\n" for each in said)))
         base.confirm(question, yes=False)
         if time.monotonic() - asked <= SIGNS_COUNT:
             return

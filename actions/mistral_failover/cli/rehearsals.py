@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
@@ -14,11 +14,16 @@ from mistral_failover.cli.arguments import Declared, argument
 from mistral_failover.cli.base import for_people, lasted, when
 from mistral_failover.cli.plain import PlainFacts
 from mistral_failover.cli.verbs import VerbCommand
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.verbs import verb_kind
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.rehearsal.life import Rehearsal
     from mistral_failover.orders.rehearsal.planning import PlannedRehearsal
+    from mistral_failover.reports.moves import Move
+
+_SAME = 0.05  # seconds
+_MOVES = 100  # traversals among which the last failover is looked for
 
 
 class Rehearse(PlainFacts, VerbCommand):
@@ -47,8 +52,17 @@ class Rehearse(PlainFacts, VerbCommand):
         names, values = super().take_action(parsed_args)
         facts = dict(zip(names, values, strict=True))
         if people and "report" in self.facts:
-            facts = dict(lines(self.facts))  # type: ignore[arg-type]
+            found_now: Rehearsal = self.facts  # type: ignore[assignment]
+            facts = dict([*lines(found_now), *self._compared(found_now)])
         return list(facts), list(facts.values())
+
+    def _compared(self, found: Rehearsal) -> Iterator[tuple[str, str]]:
+        """Yield what earlier times it is to be compared with."""
+        group = found["group"]
+        rows: list[Rehearsal] = self.run_action("failover.rehearsals", group=group)
+        earlier = [each for each in rows if each["began_at"] < found["began_at"]]
+        moves = self.run_action("failover.moves", group=group, limit=_MOVES)
+        yield from compared(found, earlier, moves)
 
 
 class List(base.GroupCommand, Lister):
@@ -69,15 +83,54 @@ def _row(found: Rehearsal) -> list[Any]:
     return [
         when(found["began_at"]),
         found["status"],
-        _takers(found["roles"]),
+        takers(found["roles"]),
         lasted(report["to_service"]) if report else "",
         found["reason"],
         "yes" if found["clean"] else "not yet",
     ]
 
 
-def _takers(roles: Any) -> str:
+def takers(roles: Any) -> str:
+    """Return the members that take these roles, in words."""
     return " and ".join(sorted(set(roles.values())))
+
+
+def passed_before(earlier: Iterable[Rehearsal]) -> Rehearsal | None:
+    """Return the one with which a rehearsal is compared: the latest of the ``earlier`` ones, which
+    begin with the latest, that passed."""
+    return next((each for each in earlier if each["status"] == RehearsalOutcome.PASSED), None)
+
+
+def last_failover(moves: Iterable[Move]) -> Move | None:
+    """Return the failover with which a rehearsal is compared: of the group's ``moves``, the latest
+    first, one that moved a role and served again."""
+    return next((each for each in moves if each["moved"] and each["to_service"] is not None), None)
+
+
+def change(here: float | None, before: float | None) -> str:
+    """Return how a time in seconds differs from the one ``before``, as both are shown; empty if one
+    is not known."""
+    if here is None or before is None:
+        return ""
+    longer = round(here, 1) - round(before, 1)
+    if abs(longer) < _SAME:
+        return "the same"
+    return f"{lasted(abs(longer))} {'longer' if longer > 0 else 'shorter'}"
+
+
+def compared(
+    found: Rehearsal, earlier: Iterable[Rehearsal], moves: Iterable[Move]
+) -> Iterator[tuple[str, str]]:
+    """Yield the times to service before this rehearsal as lines for people."""
+    here = found["report"]["to_service"] if found["report"] else None
+    before, failover = passed_before(earlier), last_failover(moves)
+    if before is not None and before["report"] and before["report"]["to_service"] is not None:
+        then = before["report"]["to_service"]
+        differs = change(here, then)
+        more = f"; now {differs}" if differs else ""
+        yield "before", f"{lasted(then)} at {when(before['began_at'])}{more}"
+    if failover is not None:
+        yield "last failover", f"{lasted(failover['to_service'])} at {when(failover['began_at'])}"
 
 
 def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
@@ -113,7 +166,7 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield a rehearsal and its report as lines for people."""
     report = found["report"]
     yield "rehearsal", ": ".join(filter(None, (found["status"], found["reason"])))
-    yield "group", f"{found['group']}: loss of {found['lost']}, on {_takers(found['roles'])}"
+    yield "group", f"{found['group']}: loss of {found['lost']}, on {takers(found['roles'])}"
     if report is None:
         return
     if report["to_service"] is not None:

@@ -150,12 +150,13 @@ def awaited(status: StatusReport) -> Iterable[str]:
     if failure and failure["resource"] not in {row["resource"] for row in status["remedies"]}:
         yield (
             f"the cause of this to be repaired, since {clock(failure['since'])}: {failure['what']} "
-            f"({_next_try(failure['again_at'], status['now'])}; at once: "
+            f"({next_try(failure['again_at'], status['now'])}; at once: "
             f"{_sweep(status)})"
         )
 
 
-def _next_try(at: float, now: float) -> str:
+def next_try(at: float, now: float) -> str:
+    """Return when a sweep tries a stopped step again, which is not before ``at``."""
     return f"next try after {clock(at)}" if at > now else "next try with the next sweep"
 
 

@@ -53,12 +53,15 @@ class Sign(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What is known of a member. ``sentence``: what a confirmation does, and its danger."""
+    """What is known of a member. ``sentence``: what a confirmation does, and its danger.
+    ``afterwards``: what the failover waits for after it while the host is down, empty for nothing.
+    """
 
     group: str
     member: str
     signs: list[Sign]
     sentence: str
+    afterwards: str
 
 
 def evidence(request: Request, group: str, member: str) -> Evidence:
@@ -100,15 +103,15 @@ def evidence(request: Request, group: str, member: str) -> Evidence:
         found = pool.map(lambda each: _bounded(request, *each), asked)
         signs = [sign for some in found for sign in some]
     waits = kept_on_a_dead_host(snapshot.group) if held else ""
-    then = f" {waits[:1].upper()}{waits[1:]}." if waits else ""
     return {
         "group": group,
         "member": member,
         "signs": signs,
         "sentence": (
             f"What {member} has is given to another member. If {member} still writes, two servers "
-            f"write to one volume, and its data is destroyed.{then}"
+            "write to one volume, and its data is destroyed."
         ),
+        "afterwards": f"{waits[:1].upper()}{waits[1:]}." if waits else "",
     }
 
 

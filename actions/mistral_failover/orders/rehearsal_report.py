@@ -17,10 +17,12 @@ from mistral_failover.store.plans import Durations
 
 
 class RehearsedStep(TypedDict):
-    """A step of a rehearsal. ``what``: in words. ``seconds``: None if it did not end. ``error``:
-    why it failed, and what helps; empty if it did not."""
+    """A step of a rehearsal. ``what``: in words. ``began``: seconds after the first step.
+    ``seconds``: None if it did not end. ``error``: why it failed, and what helps; empty if it did
+    not."""
 
     what: str
+    began: float
     seconds: float | None
     error: str
     remedy: str
@@ -66,6 +68,7 @@ def rehearsal_report(
     made = [row for row in rows if row["verb"] == Verb.CREATE]
     taken = _attributes(made, SNAPSHOTS)
     measured = _measured(made)
+    first = min((row["started_at"] for row in made), default=0.0)
     needed = {"the fence": (FENCE_TYPE, Verb.CREATE)}
     if any(row["type"] == COPY_ATTACHMENT for row in made):
         needed["the detach"] = (ATTACHMENT, Verb.DELETE)
@@ -76,7 +79,7 @@ def rehearsal_report(
     if measured is not None:
         total = measured + sum(known.values()) + max(ways, default=0.0)
     return {
-        "steps": [_step(row, types) for row in made],
+        "steps": [_step(row, types, first) for row in made],
         "checks": [_check(row) for row in made if row["type"] == CHECK and row["ended_at"]],
         "to_service": total,
         "measured": measured,
@@ -95,11 +98,12 @@ def _measured(made: Iterable[LedgerRow]) -> float | None:
     return max(end for end in ends if end is not None) - min(row["started_at"] for row in rows)
 
 
-def _step(row: LedgerRow, types: Mapping[str, ResourceType]) -> RehearsedStep:
+def _step(row: LedgerRow, types: Mapping[str, ResourceType], first: float) -> RehearsedStep:
     error = (row["result"] or {}).get("error") or {}
     ended = row["ended_at"]
     return {
         "what": operation_words(row["verb"], row["resource"], row["member"], types[row["type"]]),
+        "began": row["started_at"] - first,
         "seconds": None if ended is None else max(0.0, ended - row["started_at"]),
         "error": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observe groups: compare their records with what exists.
 
-A group at rest is looked at; and one whose traversal has not ended, if everything that serves is
-there and nothing of it was made since the round began. One round lists a project's servers, volumes
-and stacks once, whatever the number of groups. It changes nothing but what is known: the last
-observation of each group, and a sentence in its journal when its service has changed. Any number of
-rounds may run at once.
+A group at rest is looked at; one that waits for an operator; and one whose traversal is running, if
+everything that serves is there. Nothing of it may have been made since the round began. One round
+lists a project's servers, volumes and stacks once, whatever the number of groups. It changes
+nothing but what is known: the last observation of each group, and a sentence in its journal when
+its service has changed. Any number of rounds may run at once.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ REPAIR_AGAIN = 300.0
 @dataclass(frozen=True)
 class _ObservedGroup:
     """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
+    It is ``interrupted`` if something that serves does not exist by the engine's records.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
     ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the last
     rehearsal that passed or failed. ``down_since``: when what
@@ -122,6 +123,7 @@ class _ObservedGroup:
     in_maintenance: frozenset[str]
     before: observations.StoredObservation | None
     at_rest: bool
+    interrupted: bool
     serving: tuple[Record, ...]
     begun: float
     fresh: float
@@ -273,8 +275,8 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
 def _facts(
     request: Request, group_id: str, begun: float, tx: ProjectTransaction
 ) -> _ObservedGroup | None:
-    """Return what is known of a group; None if what serves is not there, or was made or changed
-    after the round began."""
+    """Return what is known of a group; None if what serves was made or changed after the round
+    began, or a running traversal has it on its way."""
     state = groups.get(tx, group_id)
     traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
     if state is None or traversal is None:
@@ -289,7 +291,9 @@ def _facts(
     if ended is None:
         made = made_at(tx, [group_id])
         young = any(made.get(each.id, 0.0) > begun for each in held.records)
-        if young or held.missing or vacant_roles(goal) or not held.roles:
+        waits = traversal.status == TraversalStatus.BLOCKED
+        moving = held.missing and not waits
+        if young or moving or vacant_roles(goal) or not held.roles:
             return None
     work = suspensions.of_group(tx, group_id).get("maintenance")
     busy = work["members"] if work is not None and begun < work["until"] else ()
@@ -306,6 +310,7 @@ def _facts(
         frozenset(busy),
         observations.of_group(tx, group_id),
         ended is not None,
+        bool(held.missing),
         held.records,
         begun,
         SILENT + fresh_for(request.runtime.settings.observe_interval),
@@ -634,8 +639,9 @@ def _save(
     memory = replace(memory, told=lately.told, repair_after=lately.repair_after)
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
-    # What a traversal does itself is no news of the group's health.
+    # What a traversal does itself, or waits for, is no news of the group's health.
     moves = facts.status == TraversalStatus.IN_PROGRESS
+    moves |= facts.interrupted and not facts.at_rest
     kind = None if moves else _KINDS.get(seen.service)
     changed = kind is not None and seen.service != memory.told
     if kind is not None and changed:

@@ -217,11 +217,12 @@ class GroupReport(Work):
 
 class GroupOverview(GroupReport):
     """A row of a group among all groups of a project. ``service``: whether it serves, as
-    ``ServiceState.status`` of its own status."""
+    ``ServiceState.status`` of its own status; ``service_since``: since when, as far as known."""
 
     name: str
     cause: str
     service: str
+    service_since: float | None
 
 
 class ProjectReport(TypedDict):

@@ -35,9 +35,9 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Observation,
     Presence,
-    Service,
     needs_of_declared,
 )
+from mistral_failover.model.observation import ServiceState as Serves
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
@@ -194,7 +194,7 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
             "groups": groups.names(tx),
             "total": total,
             "overview": [
-                _group_row(row, serves[row["id"]].service, work.get(row["id"]) or _idle(), now)
+                _group_row(row, serves[row["id"]], work.get(row["id"]) or _idle(), now)
                 for row in rows
             ],
             "now": now,
@@ -203,7 +203,7 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
     return request.store.reading(read)
 
 
-def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) -> GroupOverview:
+def _group_row(row: dict[str, Any], serves: Serves, work: Work, now: float) -> GroupOverview:
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
@@ -218,7 +218,8 @@ def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) ->
         "pause": row["pause"],
         "maintenance": unless_ended(row["maintenance"], now),
         "held": row["held"],
-        "service": str(service),
+        "service": str(serves.service),
+        "service_since": serves.since,
         **work,
     }
 

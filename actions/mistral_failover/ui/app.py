@@ -98,6 +98,7 @@ class _Ui:
             "/alarm": pages.alarm,
             "/work": pages.work,
             "/history": pages.history,
+            "/rehearsals": pages.rehearsals,
         }
 
     def application(self) -> Starlette:

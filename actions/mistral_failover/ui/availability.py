@@ -73,6 +73,11 @@ class AvailabilityView:
     bars: tuple[Bar, ...]
     trouble: str = ""
 
+    @property
+    def legend(self) -> tuple[tuple[str, str], ...]:
+        """Return what the parts of a bar mean: the class of their colour, and the word."""
+        return tuple((each.value.lower(), word) for each, word in WORDS.items())
+
 
 def availability_view(reports: Iterable[tuple[str, AvailabilityReport]]) -> AvailabilityView:
     """Return the view of answers of failover.availability, each with the name of its time."""

@@ -43,7 +43,7 @@ class Sheet:
         return self.names + self.bars + self.right
 
 
-WIDE = Sheet("timeline wide-sheet", 250, 500, 90, 26, 17, 5, 36, 6)
+WIDE = Sheet("timeline wide-sheet", 250, 640, 90, 26, 17, 5, 36, 6)
 NARROW = Sheet("timeline narrow-sheet", 2, 258, 60, 44, 14, 20, 42, 4)
 """For a telephone."""
 
@@ -68,8 +68,9 @@ def draw_timeline(timeline: Timeline, label: str, sheet: Sheet = WIDE) -> Markup
     rows: list[Markup] = []
     y = 24.0
     for stage in timeline.stages:
-        rows.append(_stage(stage, y, scale))
-        y += 26
+        if stage.label:
+            rows.append(_stage(stage, y, scale))
+            y += 26
         for step in stage.steps:
             rows.append(_step(step, y, scale))
             y += sheet.row

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
 
 MOST = 15
 """Words of the sentence that says why; what needs more is a finding."""
-_ABOVE = frozenset({"service", "active", "volumes", "members", "held"})
+_ABOVE = frozenset({"service", "active", "rehearsed", "volumes", "members", "held"})
 """Answers of the status screen that the page shows elsewhere."""
 _FOUND = {
     Service.DOWN: "Nothing serves",
@@ -47,13 +48,14 @@ class Finding:
 @dataclass(frozen=True)
 class Verdict:
     """Why a group is as it is: one ``sentence`` of at most `MOST` words, since when (empty: not
-    known), the ``heading`` of the findings, and the commands that help, the most useful one
-    first."""
+    known), when it is tried ``again`` by itself (empty: it is not), the ``heading`` of the
+    findings, and the commands that help, the most useful one first."""
 
     level: Level
     sentence: str
     since: str
     lasting: str
+    again: str
     heading: str
     findings: tuple[Finding, ...]
     commands: tuple[Advice, ...]
@@ -98,9 +100,10 @@ class RecentIncident:
 @dataclass(frozen=True)
 class GroupView:
     """A group, in words. ``serves``: the word of its state, which has this ``level``; ``meaning``:
-    what that means, and ``since`` when it is so, for ``lasting`` (empty: not known). ``incidents``:
-    the latest alarms and orders. ``traversal``: the id of the present one, empty if there is
-    none."""
+    what that means, and ``since`` when it is so, for ``lasting`` (empty: not known).
+    ``rehearsed``: when and how its failover was rehearsed last, empty if that does not matter now.
+    ``incidents``: the latest alarms and orders. ``traversal``: the id of the present one, empty if
+    there is none."""
 
     name: str
     level: Level
@@ -108,6 +111,7 @@ class GroupView:
     meaning: str
     since: str
     lasting: str
+    rehearsed: str
     verdict: Verdict
     facts: tuple[tuple[str, tuple[str, ...]], ...]
     members: tuple[MemberRow, ...]
@@ -135,6 +139,7 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
         meaning=meaning[:1].upper() + meaning[1:],
         since=since,
         lasting=lasting,
+        rehearsed=_rehearsed(status),
         verdict=verdict(status),
         facts=tuple(
             (name, tuple(text.splitlines())) for name, text in facts.items() if name not in _ABOVE
@@ -152,19 +157,45 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
     )
 
 
+def _rehearsed(status: StatusReport) -> str:
+    """Return when and how the failover of a group was rehearsed, while it serves: empty if that was
+    on a member that holds a role now, because then no other one was tried."""
+    serves = status["service"]["status"] in (Service.SERVING, Service.DEGRADED)
+    holders = set(status["roles"].values())
+    tried = not status["rehearsal"]["on"] or set(status["rehearsal"]["on"]) - holders
+    return status_screen.rehearsed(status) if serves and tried else ""
+
+
 def verdict(status: StatusReport) -> Verdict:
     """Return why a group is as it is, and what helps."""
     why = _why(status)
     since, lasting = _since(why.since, status["now"])
+    failure = status["failure"]
     return Verdict(
         level=why.level,
-        sentence=with_full_stop(first_words(why.sentence, MOST)),
+        sentence=with_full_stop(in_short(why.sentence)),
         since=since,
         lasting=lasting,
+        again=status_screen.next_try(failure["again_at"], status["now"]) if failure else "",
         heading=why.heading,
         findings=why.findings,
         commands=tuple(advice(status)),
     )
+
+
+_CLAUSE = re.compile(r"(?: \(|; |: |, )")
+_SAID = 4  # words that say something of their own
+
+
+def in_short(sentence: str) -> str:
+    """Return a sentence of at most `MOST` words: of a longer one its first clauses, or what fits,
+    with an ellipsis."""
+    short = first_words(sentence, MOST)
+    if short == sentence:
+        return sentence
+    clauses = [short[: each.start()] for each in _CLAUSE.finditer(short)]
+    whole = (each for each in reversed(clauses) if each.count("(") == each.count(")"))
+    return next((each for each in whole if len(each.split()) >= _SAID), short)
 
 
 _TRIED = "What was tried"
@@ -255,7 +286,7 @@ def _seen(status: StatusReport, level: Level, said: str) -> _Why:
     first = rows[0].found if rows else status_screen.meaning(status)
     alone = service == Service.DEGRADED and status_screen.alone(status)
     sentence = said or f"{'Not protected' if alone else _FOUND[service]}: {first}"
-    told = not said and len(rows) < 2 and first_words(sentence, MOST) == sentence
+    told = not said and len(rows) < 2 and in_short(sentence) == sentence
     return _Why(level, sentence, None, () if told else rows)
 
 

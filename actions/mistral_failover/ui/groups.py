@@ -74,7 +74,7 @@ class Query:
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group, in words. ``status`` since ``since``, for ``lasting``."""
+    """A group, in words. It ``serves`` so since ``since``, for ``lasting``."""
 
     name: str
     stack: str | None
@@ -110,7 +110,7 @@ def groups_view(rows: Iterable[GroupOverview], now: float, query: Query) -> Grou
 
 
 def _row(row: GroupOverview, now: float) -> GroupRow:
-    since = row["since"]
+    since = row["service_since"] or row["since"]
     return GroupRow(
         name=row["name"],
         stack=row["stack"],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from mistral_failover.model.text import counted
 from mistral_failover.ui.action_client import ActionFailed, CachingActionClient
@@ -32,7 +32,7 @@ class Order:
     ``dangerous``: the operator types this name. ``fields``: what the form has besides the subject
     and the reason; ``asked``: those of them that the operator fills in. ``reason``: whether one is
     required. ``boxes``: what the members are for that the operator may tick, empty if it is about
-    none."""
+    none. ``shown_at``: the page of the group that shows what comes of it."""
 
     name: str
     title: str
@@ -44,6 +44,7 @@ class Order:
     subject: str = "group"
     asked: Mapping[str, str] = field(default_factory=dict)
     boxes: str = ""
+    shown_at: str = "/group?name="
 
     @property
     def called(self) -> str:
@@ -53,7 +54,7 @@ class Order:
     def page(self, fields: Fields, done: OrderResult) -> str:
         """Return the address of the page that shows what comes of the order."""
         if self.subject == "group":
-            return f"/group?{urlencode({'name': fields['group']})}"
+            return f"{self.shown_at}{quote_plus(fields['group'])}"
         incident = done.incident or fields.get("incident")
         return f"/alarm?{urlencode({'id': incident})}" if incident else "/"
 
@@ -181,6 +182,10 @@ def _confirm(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     return _begun(ordering.start("failover.confirm_fenced", **inputs))
 
 
+def _rehearse(ordering: CachingActionClient, fields: Fields) -> OrderResult:
+    return _begun(ordering.start("failover.rehearse", **_of(fields, "group", "because")))
+
+
 def chosen(fields: Fields, of: str) -> list[str]:
     """Return the names whose boxes were ticked: the box for ``db_a`` is called ``of.db_a``."""
     return [name.removeprefix(f"{of}.") for name in fields if name.startswith(f"{of}.")]
@@ -281,6 +286,15 @@ ORDERS: Mapping[str, Order] = {
             dangerous=True,
             fields=("incident",),
             subject="place",
+        ),
+        Order(
+            "rehearse",
+            "Rehearse the failover",
+            "Makes copies of the volumes, starts the application on them on the standby, runs the "
+            "checks, and removes all of it. Nothing that serves is touched, and a real failover "
+            "ends it at once.",
+            _rehearse,
+            shown_at="/rehearsals?group=",
         ),
         Order(
             "start",

@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.cli.rehearsals import planned_lines
 from mistral_failover.model.text import counted
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
@@ -23,6 +25,7 @@ from mistral_failover.ui.groups import SORTS, GroupsView, Query, State, groups_v
 from mistral_failover.ui.history import episodes, move_rows
 from mistral_failover.ui.orders import AT_ONCE, Order
 from mistral_failover.ui.plan import GroupPlan, PlanView, on_page, plan_fields, plan_view
+from mistral_failover.ui.rehearsals import rehearsal_rows, rehearsal_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
 from mistral_failover.ui.work import work_view
@@ -30,6 +33,7 @@ from mistral_failover.ui.work import work_view
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.evidence import Evidence
     from mistral_failover.orders.held_alarms import HeldAlarmRow
+    from mistral_failover.orders.rehearsal.life import Rehearsal
     from mistral_failover.reports.documents import IncidentDetails, TraversalDetails
 
 HISTORY = 5.0
@@ -246,6 +250,31 @@ class Pages:
         title = f"History of {group}" if group else "History of all groups"
         return Page("history.html", title, content, live=HISTORY)
 
+    def rehearsals(self, given: Parameters) -> Page:
+        """The rehearsals of a group: one in full, the latest unless an ``id`` is given."""
+        group = _needed(given, "group")
+        found: list[Rehearsal] = self._client.run_action("failover.rehearsals", group=group)
+        asked = given.get("id")
+        place = next((i for i, each in enumerate(found) if each["rehearsal"] == asked), 0)
+        if asked and (not found or found[place]["rehearsal"] != asked):
+            raise ActionFailed(
+                f"There is no rehearsal {asked} of {group}.",
+                f"List them: failover rehearsals {quote(group)}",
+                "UNKNOWN_ID",
+            )
+        view = None
+        if found:
+            moves = self._client.run_action("failover.moves", group=group, limit=_MOVES)
+            view = rehearsal_view(found[place], found[place + 1 :], moves)
+        content = {
+            "group": group,
+            "view": view,
+            "rows": rehearsal_rows(found, view.id if view else ""),
+            "running": any(each["status"] == "RUNNING" for each in found),
+            "begin": f"failover rehearse {quote(group)}",
+        }
+        return Page("rehearsals.html", f"Rehearsals of {group}", content, live=HISTORY)
+
     def order(self, order: Order, given: Parameters) -> Page:
         """The form of an order: what it is about, and what it would do."""
         if "report" in order.fields:
@@ -254,7 +283,7 @@ class Pages:
             return self._event_order(order, given)
         group = _needed(given, "group")
         content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
-        content |= {"plans": [], "members": [], "evidence": None}
+        content |= {"plans": [], "members": [], "evidence": None, "facts": ()}
         if order.boxes:
             status = self._client.run_action("failover.status", group=group)
             work = status["maintenance"]
@@ -274,6 +303,9 @@ class Pages:
             content["plan"] = plan_view(
                 self._client.run_action("failover.plan", plan=given["plan"])
             )
+        if order.name == "rehearse":
+            planned = self._client.run_action("failover.preview_rehearsal", group=group)
+            content["facts"] = tuple(planned_lines(planned))
         if order.name == "confirm-fenced":
             member = _needed(given, "member")
             content["plans"] = [self._planned((group, [member]))]
@@ -288,7 +320,8 @@ class Pages:
                 "failover.evidence", group=group, member=member
             )
         except ActionFailed as failure:
-            return {"member": member, "signs": (), "sentence": f"Nothing: {failure}"}
+            nothing = f"Nothing is known of {member}: {failure}"
+            return {"member": member, "signs": (), "sentence": nothing, "afterwards": ""}
         return known
 
     def _event_order(self, order: Order, given: Parameters) -> Page:
@@ -348,6 +381,7 @@ class Pages:
             "plans": plans,
             "evidence": None,
             "members": [],
+            "facts": (),
         }
         return Page("order.html", f"{order.title}: {given[order.subject]}", content)
 
