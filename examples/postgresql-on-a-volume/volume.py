@@ -277,20 +277,25 @@ Mode = Devices | Directories
 
 def down(mode: Mode) -> None:
     """Unmount; end the processes that use the volume, if that is allowed."""
+    # First politely. Never umount --lazy: processes could still write to the volume.
     kill = os.environ.get("VOLUME_KILL") == "yes"
-    begun = time.monotonic()
-    uses = mode.what_uses()
-    while not mode.is_down() and not mode.take_away():
-        users = _users(uses)
-        waited = _since(begun)
-        if waited > WAIT:
-            named = ", ".join(f"{pid} ({_name(pid)})" for pid in users)
-            raise Failed(f"{MOUNT} is still in use, by {named or 'an unknown process'}")
-        # First politely. Never umount --lazy: processes could still write to the volume.
-        for pid in users if kill else ():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if waited < WAIT / 2 else signal.SIGKILL)
-        time.sleep(PAUSE)
+    signals = (signal.SIGTERM, signal.SIGKILL) if kill else (None,)
+    uses, users = mode.what_uses(), []
+    for number in signals:
+        begun = None  # the time counts from the first signal: to look may take seconds
+        while not mode.is_down() and not mode.take_away():
+            if begun is not None and _since(begun) > WAIT / len(signals):
+                break
+            users = _users(uses)
+            begun = begun or time.monotonic()
+            for pid in users if number is not None else ():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            time.sleep(PAUSE)
+        else:
+            return
+    named = ", ".join(f"{pid} ({_name(pid)})" for pid in users)
+    raise Failed(f"{MOUNT} is still in use, by {named or 'an unknown process'}")
 
 
 def _users(uses: Uses) -> list[int]:

@@ -24,18 +24,6 @@ from support import gateway
 from support.emulated import Pair, works
 from support.scripted_http import scripted_server
 
-PATHS = {
-    "identity": "/identity/v3",
-    "compute": "/compute/v2.1",
-    "volumev3": "/volume/v3",
-    "block-storage": "/volume/v3",
-    "network": "/network",
-    "orchestration": "/orchestration/v1/{project}",
-    "alarming": "/alarming",
-    "load-balancer": "/load-balancer",
-    "dns": "/dns",
-}
-
 
 @pytest.fixture(autouse=True)
 def _without_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +43,8 @@ def outside(
 ) -> Iterator[str]:
     """The URL of the cloud's gateway, which alone the catalog names."""
     with gateway.gateway(emulated.url, trusted) as url:
-        emulator.configure(endpoints={kind: url + path for kind, path in PATHS.items()})
+        identity = {"identity": f"{url}/identity/v3"}
+        emulator.configure(endpoints=identity | gateway.endpoints(url))
         yield url
 
 

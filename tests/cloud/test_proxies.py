@@ -22,14 +22,6 @@ from support.emulated import Pair, works
 from support.proxies import nginx, tinyproxy
 
 NAMES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
-SERVICES = {
-    "compute": "/compute/v2.1",
-    "volumev3": "/volume/v3/{project}",
-    "block-storage": "/volume/v3/{project}",
-    "network": "/network",
-    "orchestration": "/orchestration/v1/{project}",
-    "alarming": "/alarming",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +44,7 @@ def fronted(emulated: EmulatedCloud, emulator: EmulatorClient) -> Callable[[str]
     """Let the catalog name a gateway for every service but Keystone."""
 
     def place(url: str) -> None:
-        emulator.configure(endpoints={kind: url + path for kind, path in SERVICES.items()})
+        emulator.configure(endpoints=gateway.endpoints(url))
 
     return place
 

@@ -268,6 +268,40 @@ sys.exit(7)
     assert "Engine server started" in (tmp_path / "mistral.log").read_text()
 
 
+def test_the_first_requests_are_answered_as_all_later_ones(tmp_path, files):
+    # Mistral makes the rules of its API and the functions of its expressions at their first use,
+    # and lets other threads use them while it does. Here that takes longer than a request.
+    script = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from mistral_failover.embedded import boot
+boot.init()
+from mistral import expressions, policies
+from mistral.expressions import base
+from mistral_failover.embedded.server import EmbeddedMistral
+
+def slow(function):
+    def taking_its_time():
+        time.sleep(1)
+        return function()
+    return taking_its_time
+
+policies.list_rules = slow(policies.list_rules)
+base.get_custom_functions = slow(base.get_custom_functions)
+
+def first(number):
+    time.sleep(number / 4)
+    assert expressions.evaluate("<% uuid() %>", {})
+    return mistral.client.run("greet")["output"]["greeting"]
+
+with EmbeddedMistral(sys.argv[1]) as mistral, ThreadPoolExecutor() as pool:
+    mistral.install_workflows(sys.argv[2:])
+    print(list(pool.map(first, range(3))))
+"""
+    done = run_script(script, tmp_path, *files)
+    assert done.stdout.splitlines() == ["['nobody', 'nobody', 'nobody']"], done.stderr
+
+
 def test_a_script_that_fails_does_not_hang_on_mistral(tmp_path):
     script = """
 import sys

@@ -19,6 +19,7 @@ import pytest
 
 from support import postgresql
 from support.postgresql import POSTGRESQL, VOLUME, query, run
+from support.waiting import until
 
 DATA, OTHER = "8b6ee9dc-9b4c-4b4d-9e67-6b8d3f2f3a01", "5f8a7c11-0c55-4d05-8f0b-1d2c3e4f5a02"
 REFUSED, FAILED, USAGE = 3, 4, 2
@@ -127,16 +128,25 @@ def test_a_volume_that_never_comes_is_a_failure(node: Node) -> None:
     assert node.volume("is-down").returncode == 0
 
 
+def stubborn(mount: Path) -> subprocess.Popen[bytes]:
+    """A process that writes to the volume, and ends only when it is killed."""
+    log = mount / "log"
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    made = subprocess.Popen([sys.executable, "-c", code], stdout=log.open("wb"))
+    until(lambda: log.read_text() == "ready\n", "it did not begin")
+    return made
+
+
 def test_who_still_uses_the_volume_is_named_and_ended_only_where_that_is_allowed(
     node: Node,
 ) -> None:
     node.attach()
     node.up()
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     polite = subprocess.Popen(["sleep", "60"], cwd=node.mount)
-    rude = subprocess.Popen(
-        [sys.executable, "-c", stubborn], stdout=(node.mount / "log").open("wb")
-    )
+    rude = stubborn(node.mount)
     try:
         failed = node.volume("down", VOLUME_WAIT="0.3")
         assert failed.returncode == FAILED
@@ -234,6 +244,29 @@ def test_only_the_root_of_a_file_system_that_was_just_made_is_given_away(
     monkeypatch.setattr(volume, "_give_to_owner", lambda: owners.append("somebody"))
     volume.Devices().up(DATA, str(device))
     assert owners == given
+
+
+def test_on_a_machine_on_which_a_look_takes_long_the_processes_are_ended_all_the_same(
+    volume: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = volume._users
+
+    def slowly(uses: object) -> list[int]:
+        time.sleep(volume.WAIT)
+        return list(look(uses))
+
+    monkeypatch.setenv("VOLUME_KILL", "yes")
+    monkeypatch.setattr(volume, "WAIT", 0.2)
+    monkeypatch.setattr(volume, "_users", slowly)
+    (tmp_path / "data").mkdir()
+    volume.MOUNT.symlink_to(tmp_path / "data")
+    rude = stubborn(volume.MOUNT)
+    try:
+        volume.down(volume.Directories())
+        assert rude.wait(10) == -9
+    finally:
+        rude.kill()
+    assert volume.Directories().is_down()
 
 
 # -- the database

@@ -27,6 +27,8 @@ from mistral_failover.runtime import process
 from support import injected_faults
 
 STOPS_WITHIN = 30.0  # seconds
+STOPPING = "stopping"
+"""The file that is there while a process is being stopped; only then may it be woken up."""
 _STOP = """
 import os, signal, sqlite3, sys, time
 store = sqlite3.connect(sys.argv[1], timeout=0.5, isolation_level=None)
@@ -34,11 +36,15 @@ try:
     store.execute("BEGIN IMMEDIATE")
 except sqlite3.OperationalError:
     pass  # the thread that is at the fault point holds it
-os.kill(int(sys.argv[2]), signal.SIGSTOP)
-while open(f"/proc/{sys.argv[2]}/stat").read().rpartition(")")[2].split()[0] not in "TZ":
-    time.sleep(0.001)
+try:
+    os.kill(int(sys.argv[2]), signal.SIGSTOP)
+    while open(f"/proc/{sys.argv[2]}/stat").read().rpartition(")")[2].split()[0] not in "TZ":
+        time.sleep(0.001)
+finally:
+    os.unlink(sys.argv[3])
 """
-"""Stops a process while nobody writes to a database: this program has its lock until then."""
+"""Stops a process while nobody writes to a database: this program has its lock until it has seen
+the process stopped. If that were woken up earlier, it would wait for that forever."""
 DUPLICATE_HEAD_START = 0.5  # seconds that the duplicate gets before the first goes on
 
 
@@ -55,6 +61,7 @@ class Faults(injected_faults.FaultInjector):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.running = Running()
+        self._stopping = folder / STOPPING
         self.latest: list[tuple[FailoverAction, Any]] = []
         # A duplicate ends with its process: another fault may have killed that in the middle.
         for mark in [
@@ -75,8 +82,10 @@ class Faults(injected_faults.FaultInjector):
         write at a time, so the others could do nothing."""
         path = process.runtime().database.engine.url.database
         assert path is not None
-        stopper = [sys.executable, "-I", "-S", "-c", _STOP, path, str(os.getpid())]
-        subprocess.run(stopper, check=True)  # which goes on once this process does
+        self._stopping.touch()
+        arguments = [path, str(os.getpid()), str(self._stopping)]
+        # It goes on once this process does.
+        subprocess.run([sys.executable, "-I", "-S", "-c", _STOP, *arguments], check=True)
 
     def stop(self, point: str, mark: Path) -> None:
         """Have the process end in good order; this thread goes on once its pool gives work back."""

@@ -28,13 +28,15 @@ class Play:
     without which the point is not reached; then the victim sweeps as well. ``more``: further keys
     of the group file. ``host_dies``: each member is on a host of its own, and a server on a dead
     one may be deleted for its volumes. ``boots_from_a_volume``: db_a does, from one of the stack,
-    which its next server gets, too. ``check``: what must be true at the end besides.
+    which its next server gets, too. ``happened``: whether there is a trace of what ``act`` did,
+    where the group's goal is none. ``check``: what must be true at the end besides.
     """
 
     name: str
     act: Callable[[Drill], None]
     prepare: Callable[[Drill], None] = lambda drill: None
     tidy: Callable[[Drill], None] = lambda drill: None
+    happened: Callable[[Drill], bool] = lambda drill: True
     check: Callable[[Drill], None] = lambda drill: None
     volumes: int = 1
     ladder: tuple[Any, ...] = ("stop", "confirm")
@@ -107,10 +109,6 @@ class Drill:
     def run(self, workflow: str, /, **inputs: Any) -> dict[str, Any]:
         """Run a workflow at the victim to its end."""
         return self.slot.victim.client.run(workflow, inputs, timeout=LIMIT)
-
-    def run_sweep(self) -> None:
-        """Sweep the project, as its cron trigger does."""
-        self.slot.survivor.client.run("failover.sweep", {}, timeout=LIMIT)
 
     def status(self) -> dict[str, Any]:
         """The group as people see it."""
@@ -245,7 +243,7 @@ class Drill:
 
     def ended(self, status: str, active: str) -> bool:
         """Whether this is how the play ends."""
-        return (status, active) == ("COMPLETE", self.play.active)
+        return (status, active) == ("COMPLETE", self.play.active) and self.play.happened(self)
 
     def done(self) -> bool:
         """Whether the group is at rest as the play says."""

@@ -15,7 +15,7 @@ from faults.slot import LEASE, Fault
 from mistral_failover.lab.emulator.state import User
 from mistral_failover.mistral.event_hooks import event_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import hooks, host_fences
+from mistral_failover.store import hooks, host_fences, rehearsals
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.tables import journal
 from support.alarm_bodies import ALERT, WEBHOOK
@@ -303,16 +303,16 @@ def rehearse(drill: Drill) -> None:
     drill.start("failover.rehearse", group=drill.group)
 
 
+def was_rehearsed(drill: Drill) -> bool:
+    """Whether a rehearsal of the group is recorded."""
+    identity = group_id(DEFAULT_PROJECT, drill.group)
+    project = drill.slot.database.for_project(DEFAULT_PROJECT)
+    return bool(project.reading(lambda tx: rehearsals.of_group(tx, identity)))
+
+
 def nothing_is_left_of_it(drill: Drill) -> None:
-    """With the help of sweeps, nothing of any rehearsal is left, and it never served elsewhere."""
-    state, asked = drill.slot.cloud.emulation.state, {"group": drill.group}
-
-    def clean() -> bool:
-        drill.run_sweep()
-        rows = drill.slot.survivor.client.run_action("failover.rehearsals", asked)
-        return all(row["clean"] for row in rows)
-
-    drill.until(clean, "clean")
+    """Nothing of the rehearsal is left, and the group never served elsewhere."""
+    state = drill.slot.cloud.emulation.state
     assert not state.snapshots
     assert not [each.name for each in state.volumes.values() if "rehearsal" in each.name]
     assert not [server for server, guest in state.guests.items() if guest.rehearsed]
@@ -391,7 +391,9 @@ EVACUATED = Play(
     host_dies=True,
     boots_from_a_volume=True,
 )
-REHEARSED = Play("rehearsed", rehearse, check=nothing_is_left_of_it, active="db_a")
+REHEARSED = Play(
+    "rehearsed", rehearse, happened=was_rehearsed, check=nothing_is_left_of_it, active="db_a"
+)
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "lose"),)

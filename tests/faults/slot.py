@@ -36,7 +36,7 @@ from mistral_failover.lab.drill.audit import (
 from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import groups, incidents, schema
+from mistral_failover.store import groups, incidents, rehearsals, schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from support import injected_faults
@@ -58,6 +58,8 @@ class Child(MistralProcess):
     def resume(self) -> None:
         """Let a frozen process go on."""
         assert self.pid is not None
+        stopping = self.state_dir / child.STOPPING
+        until(lambda: not stopping.exists(), child.STOPS_WITHIN, lambda: "frozen to the end")
         injected_faults.wake(self.pid)
 
     def write_stacks_down(self) -> None:
@@ -219,7 +221,8 @@ class Slot:
 
     def standing(self, group: str) -> tuple[str, str]:
         """The status of a group's current traversal, and the active member of its goal. LOCKED
-        where a lock is held, UNSTARTED where an admitted alarm has caused no traversal yet."""
+        where a lock is held, UNSTARTED where an admitted alarm has caused no traversal yet,
+        REHEARSING where a rehearsal has something in the cloud."""
 
         def read(tx: Any) -> tuple[str, str]:
             identity = group_id(DEFAULT_PROJECT, group)
@@ -231,6 +234,8 @@ class Slot:
             active = goal.document["roles"].get("active", "")
             if any(record.owner for record in tx.records(identity)):
                 return "LOCKED", active
+            if rehearsals.unfinished(tx, identity):
+                return "REHEARSING", active
             unstarted = any(
                 incident.group_id == identity and incident.source != incidents.OPERATOR
                 for incident in incidents.unstarted(tx)

@@ -144,6 +144,28 @@ def advanced(
     return advance.advance(Request(runtime, context), ready.traversal_id, through, hold=hold)
 
 
+@pytest.fixture
+def advanced_anew(
+    context_of: Callable[..., ActionContext], project: str
+) -> Callable[..., dict[str, Any]]:
+    """What failover.advance answers to a request of its own in the process of a runtime."""
+    return lambda runtime, *more, **options: advanced(
+        runtime, context_of(project), *more, **options
+    )
+
+
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one traversal count as many."""
+    monkeypatch.setattr(advance, "CROWDED", 0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call that has nothing to do end soon."""
+    monkeypatch.setattr(advance, "PATIENT", 0.2)
+
+
 def told(context: ActionContext, kind: str | None = None) -> list[str]:
     rows = reports.History("payments", limit=1000).run(context)
     return [row["sentence"] for row in rows if kind in (None, row["kind"])]
@@ -255,14 +277,13 @@ def test_a_stage_after_which_nothing_is_left_returns_the_outcome(
     assert "outcome" not in own_chain, "its last stage is a task of its own in any case"
 
 
+@pytest.mark.usefixtures("crowded")
 def test_among_many_traversals_a_call_goes_on_to_the_end(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(advance, "CROWDED", 0)
     operations.held["database"] = threading.Event()
     ready = started(resources=CHAIN)
     answer = in_background(lambda: advanced(state, context, ready, Stage.FENCE))
@@ -276,14 +297,13 @@ def test_among_many_traversals_a_call_goes_on_to_the_end(
     assert operations.names == ["data", "database", "routing"]
 
 
+@pytest.mark.usefixtures("crowded")
 def test_among_many_traversals_a_failure_belongs_to_its_stage(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(advance, "CROWDED", 0)
     error = {"code": "START_FAILED", "message": "it does not start"}
     operations.outcomes["database"] = [Outcome(error=error)]
     ready = started(resources=CHAIN)
@@ -324,14 +344,13 @@ def test_another_goal_ends_the_work_on_this_one(
 def test_two_calls_in_one_process_work_each_node_off_once(
     state: Runtime,
     context: ActionContext,
-    context_of: Callable[..., ActionContext],
-    project: str,
+    advanced_anew: Callable[..., dict[str, Any]],
     started: Callable[..., Ready],
     operations: Operations,
 ) -> None:
     ready = started(resources=CHAIN)
 
-    answers = together(2, lambda _: advanced(state, context_of(project), ready))
+    answers = together(2, lambda _: advanced_anew(state, ready))
 
     assert [answer["state"] for answer in answers] == ["COMPLETE"] * 2
     assert operations.names == ["data", "database", "routing"]
@@ -364,8 +383,7 @@ def test_a_second_trigger_of_a_node_in_the_same_process_adds_nothing(
 @pytest.mark.parametrize("others", [1, 3])
 def test_calls_in_several_processes_carry_each_operation_out_once(
     process: Callable[..., Runtime],
-    context_of: Callable[..., ActionContext],
-    project: str,
+    advanced_anew: Callable[..., dict[str, Any]],
     started: Callable[..., Ready],
     operations: Operations,
     others: int,
@@ -373,9 +391,7 @@ def test_calls_in_several_processes_carry_each_operation_out_once(
     ready = started(resources={**CHAIN, "logs": volume("logs")})
     processes = [process() for _ in range(others + 1)]
 
-    answers = together(
-        len(processes), lambda which: advanced(processes[which], context_of(project), ready)
-    )
+    answers = together(len(processes), lambda which: advanced_anew(processes[which], ready))
 
     assert {answer["state"] for answer in answers} == {"COMPLETE"}
     assert Counter(operations.names) == dict.fromkeys(["data", "database", "routing", "logs"], 1)
@@ -461,7 +477,7 @@ def test_what_finds_no_budget_starts_when_another_operation_ends(
 def test_a_group_of_higher_priority_gets_the_next_free_budget(
     process: Callable[..., Runtime],
     context: ActionContext,
-    context_of: Callable[..., ActionContext],
+    advanced_anew: Callable[..., dict[str, Any]],
     project: str,
     serve: Callable[..., str],
     operations: Operations,
@@ -476,7 +492,7 @@ def test_a_group_of_higher_priority_gets_the_next_free_budget(
         found = state.database.reading(lambda tx: groups.get(tx, identity))
         traversal = str(found.current_traversal if found else None)
         ready = Ready(traversal, ready_nodes(state, traversal)[0])
-        return in_background(lambda: advanced(limited, context_of(project), ready))
+        return in_background(lambda: advanced_anew(limited, ready))
 
     low = follow("low")
     with operations.began:
@@ -496,8 +512,7 @@ def test_a_group_of_higher_priority_gets_the_next_free_budget(
 def test_a_process_that_stops_drops_what_waits_for_a_budget(
     process: Callable[..., Runtime],
     context: ActionContext,
-    context_of: Callable[..., ActionContext],
-    project: str,
+    advanced_anew: Callable[..., dict[str, Any]],
     started: Callable[..., Ready],
     operations: Operations,
 ) -> None:
@@ -517,7 +532,7 @@ def test_a_process_that_stops_drops_what_waits_for_a_budget(
     assert stopped() is True
     assert answer()["again"] is True
     assert len(operations.all) == 1
-    assert advanced(process(), context_of(project), ready)["state"] == "COMPLETE"
+    assert advanced_anew(process(), ready)["state"] == "COMPLETE"
 
 
 def test_what_waits_starts_by_itself_when_the_service_wants_to_be_asked_again(
@@ -676,6 +691,7 @@ def test_what_passes_by_itself_is_waited_out_and_tried_again_under_the_same_key(
     assert len(told(context, "waiting")) == 1
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
     state: Runtime,
     context: ActionContext,
@@ -683,7 +699,6 @@ def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
     operations: Operations,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(advance, "PATIENT", 0.2)
     operations.outcomes["data"] = [AWAY]
     ready = started(resources=DATA)
 
@@ -724,14 +739,13 @@ def test_one_whose_state_store_is_away_keeps_it_for_mistral_could_not_be_told_ei
     assert (answer["state"], answer["again"], next(refused, None)) == ("COMPLETE", False, None)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_so_does_one_that_waits_for_a_worker_of_another_process(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(advance, "PATIENT", 0.2)
     ready = started(resources=DATA)
     assert state.engine.check(ready, "another process").operation is not None
 
@@ -740,14 +754,13 @@ def test_so_does_one_that_waits_for_a_worker_of_another_process(
     assert record_of(state, ready).owner == "another process"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_one_that_waits_for_its_own_worker_does_not(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(advance, "PATIENT", 0.2)
     operations.held["data"] = threading.Event()
     ready = started(resources=DATA)
     answer = in_background(lambda: advanced(state, context, ready))
@@ -818,12 +831,11 @@ def test_a_conclusion_in_another_process_does_not_pass_the_gate_either(
     project: str,
     started: Callable[..., Ready],
     operations: Operations,
+    advanced_anew: Callable[..., dict[str, Any]],
 ) -> None:
     operations.held["data"] = threading.Event()
     ready, other = started(workflow="house.chain", resources=CHAIN), process()
-    elsewhere = in_background(
-        lambda: advanced(other, context_of(project), ready, Stage.MOVE_VOLUMES, hold=True)
-    )
+    elsewhere = in_background(lambda: advanced_anew(other, ready, Stage.MOVE_VOLUMES, hold=True))
     operations.wait_for("data")
     here = in_background(lambda: advanced(state, context, ready, Stage.MOVE_VOLUMES, hold=True))
     operations.held["data"].set()
@@ -879,7 +891,7 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
     state: Runtime,
     process: Callable[..., Runtime],
     context: ActionContext,
-    context_of: Callable[..., ActionContext],
+    advanced_anew: Callable[..., dict[str, Any]],
     project: str,
     started: Callable[..., Ready],
     endless: threading.Event,
@@ -908,7 +920,7 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
 
     monkeypatch.setattr(base, "runtime", lambda: state)
     before = time.monotonic()
-    assert advanced(state, context_of(project), ready)["state"] == "COMPLETE"
+    assert advanced_anew(state, ready)["state"] == "COMPLETE"
     assert time.monotonic() - before < state.settings.lease / 3, "no lease was waited for"
     assert told(context, "done") == ["Start database on db_a: done"]
 

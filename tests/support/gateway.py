@@ -23,6 +23,21 @@ _OF_THE_CONNECTION = {
     "accept-encoding",
 }
 LOST = "http://127.0.0.1:9"
+_PATHS = {
+    "compute": "/compute/v2.1",
+    "volumev3": "/volume/v3/{project}",
+    "block-storage": "/volume/v3/{project}",
+    "network": "/network",
+    "orchestration": "/orchestration/v1/{project}",
+    "alarming": "/alarming",
+    "load-balancer": "/load-balancer",
+    "dns": "/dns",
+}
+
+
+def endpoints(url: str) -> dict[str, str]:
+    """Return what a catalog names where a gateway is before every service but Keystone."""
+    return {kind: url + path for kind, path in _PATHS.items()}
 
 
 @dataclass(frozen=True)

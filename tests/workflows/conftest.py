@@ -36,6 +36,7 @@ from support.fencing import clouds_of_an_operator, private
 from support.operators import Operator
 from support.requests_sent import only_requests_with_a_rule
 from support.storage import commands
+from support.volume_group import ACTIVE, DATABASE, RESOURCES
 from support.waiting import until
 
 __all__ = ["only_requests_with_a_rule"]
@@ -68,24 +69,6 @@ def stack(servers: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-ACTIVE = {"get_param": "active"}
-DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
-DATABASE = {
-    "type": "activation",
-    "depends_on": "data",
-    "properties": {
-        "member": ACTIVE,
-        "start": "start",
-        "stop": "stop",
-        "device": {"get_attr": ["data", "device"]},
-    },
-}
-ROUTING = {
-    "type": "stack_parameters",
-    "depends_on": "database",
-    "properties": {"parameters": {"active": ACTIVE}},
-}
-RESOURCES = {"data": DATA, "database": DATABASE, "routing": ROUTING}
 FENCE = [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"]
 
 

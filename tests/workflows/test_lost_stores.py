@@ -109,20 +109,24 @@ def agent_epochs(group: Any) -> dict[str, int]:
     return {row["member"]: row["agent"]["epoch"] for row in rows if row["agent"]}
 
 
-def failed_over_and_back(group: Any) -> None:
-    """db_b serves; db_a was fenced, and is healthy again."""
-    group.activate()
+def fails_over(group: Any) -> None:
+    """db_b serves; db_a was fenced, and runs again: its agent knows that."""
     patiently(group, "on_alarm", **group.fails()).assert_succeeded()
     Operator(group.cloud).start_server(group.server("db_a"))
-    until(lambda: group.cloud.guests()[group.server("db_a")]["running"])
-    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
     until(lambda: agent_epochs(group).get("db_a") == 2)
+
+
+def fails_over_and_recovers(group: Any) -> None:
+    """The same, and db_a is healthy again."""
+    fails_over(group)
+    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
 
 
 def test_a_group_whose_store_is_lost_is_found_again_where_it_serves(
     group: Any, state: Runtime
 ) -> None:
-    failed_over_and_back(group)
+    group.activate()
+    fails_over_and_recovers(group)
     before, file = group.status(), document(group)
     lose(state)
 
@@ -137,7 +141,8 @@ def test_a_group_whose_store_is_lost_is_found_again_where_it_serves(
 
 
 def test_a_group_whose_store_is_lost_fails_over_again(group: Any, state: Runtime) -> None:
-    failed_over_and_back(group)
+    group.activate()
+    fails_over_and_recovers(group)
     file = document(group)
     lose(state)
     create(group, file).assert_succeeded()
@@ -166,10 +171,7 @@ def test_a_backup_moves_nothing_until_its_groups_begin_again(
     group.activate()
     file = backup(state, tmp_path / "backup.sqlite")
     mark(file)
-    patiently(group, "on_alarm", **group.fails()).assert_succeeded()
-    Operator(group.cloud).start_server(group.server("db_a"))
-    until(lambda: group.cloud.guests()[group.server("db_a")]["running"])
-    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
+    fails_over_and_recovers(group)
     before, definition = group.status(), document(group)
     restore(state, file)
 
@@ -244,10 +246,7 @@ def test_an_agent_that_knows_a_later_epoch_gives_an_unmarked_backup_away(
 ) -> None:
     group.activate()
     file = backup(state, tmp_path / "backup.sqlite")
-    patiently(group, "on_alarm", **group.fails()).assert_succeeded()
-    Operator(group.cloud).start_server(group.server("db_a"))
-    until(lambda: agent_epochs(group).get("db_a") == 2)
-    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
+    fails_over_and_recovers(group)
     before, definition = group.status(), document(group)
     restore(state, file)
 
@@ -267,9 +266,7 @@ def test_a_look_that_hears_such_an_agent_marks_the_group(
 ) -> None:
     group.activate()
     file = backup(state, tmp_path / "backup.sqlite")
-    patiently(group, "on_alarm", **group.fails()).assert_succeeded()
-    Operator(group.cloud).start_server(group.server("db_a"))
-    until(lambda: agent_epochs(group).get("db_a") == 2)
+    fails_over(group)
     restore(state, file)
 
     with moves_nothing(group):
@@ -310,9 +307,7 @@ def test_while_the_agent_that_could_tell_is_not_heard_nothing_is_started(
     stateless: Any, state: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stateless.activate()
-    patiently(stateless, "on_alarm", **stateless.fails()).assert_succeeded()
-    Operator(stateless.cloud).start_server(stateless.server("db_a"))
-    until(lambda: agent_epochs(stateless).get("db_a") == 2)
+    fails_over(stateless)
     before, file = stateless.status(), document(stateless)
     lose(state)
     hears, silent = EmulatedChannel.heard, stateless.server("db_b")

@@ -10,30 +10,15 @@ from typing import Any
 import openstack
 import pytest
 from mistral_lib.actions import Result
-from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, orders, recovery, rehearsals, reports
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.activation import done
+from support.rehearsed import CONTEXT, latest, rehearsed
+from support.volume_group import DATA, DATABASE
 from support.waiting import until
 
-ACTIVE = {"get_param": "active"}
-DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
-DATABASE = {
-    "type": "activation",
-    "depends_on": "data",
-    "properties": {
-        "member": ACTIVE,
-        "start": "start",
-        "stop": "stop",
-        "device": {"get_attr": ["data", "device"]},
-    },
-}
 CHECKS = {"checks": ["newest_row"]}
-
-
-def context() -> ActionContext:
-    return ActionContext(SecurityContext(), ExecutionContext())
 
 
 @pytest.fixture
@@ -74,15 +59,12 @@ def rehearse(group: Any, **more: Any) -> Any:
     return group.run("rehearse", group=group.name, **more)
 
 
-def latest(group: Any) -> dict[str, Any]:
-    return dict(done(rehearsals.Rehearsals(group.name).run(context()))[0])
-
-
-def nothing_left(group: Any) -> None:
-    """Wait until the latest rehearsal is clean; sweeps do what no execution does."""
+def nothing_left(group: Any, named: str = "") -> None:
+    """Wait until the latest rehearsal is clean; sweeps do what no execution does, those of the
+    project or of the group that is ``named``."""
 
     def swept() -> bool:
-        group.run("sweep")
+        group.run("sweep", group=named)
         return bool(latest(group)["clean"])
 
     until(swept, "the rehearsal was never cleaned up")
@@ -115,7 +97,7 @@ def test_status_and_metrics_show_the_last_rehearsal(
     shown = group.status()["rehearsal"]
     assert (shown["status"], shown["on"], shown["running"]) == (status, ["db_b"], False)
     assert group.observed()["status"] == ("SERVING" if ok else "DEGRADED")
-    rows = done(reports.Metrics().run(context()))["families"]["rehearsal_ok"]
+    rows = done(reports.Metrics().run(CONTEXT))["families"]["rehearsal_ok"]
     assert [row["value"] for row in rows if row["labels"]["group"] == group.name] == [ok]
     group.cloud.fault("server", group.server("db_b"), "repaired")
 
@@ -160,7 +142,7 @@ def test_an_agent_that_cannot_rehearse_is_refused_before_anything_is_made(
     since = now(group.cloud)
 
     def refused() -> bool:
-        found = orders.Rehearse(group.name).run(context())
+        found = orders.Rehearse(group.name).run(CONTEXT)
         return isinstance(found, Result) and found.error["code"] == "NOT_REHEARSABLE"
 
     until(refused, "it was never refused")
@@ -195,8 +177,8 @@ def test_a_rehearsal_whose_execution_dies_is_ended_and_cleaned_by_a_sweep(
     group: Any,
 ) -> None:
     before = things(group.cloud)
-    begun = done(orders.Rehearse(group.name).run(context()))
-    done(recovery.Advance(begun["traversal"], "move_volumes").run(context()))
+    begun = done(orders.Rehearse(group.name).run(CONTEXT))
+    done(recovery.Advance(begun["traversal"], "move_volumes").run(CONTEXT))
     assert things(group.cloud) != before
 
     nothing_left(group)
@@ -205,10 +187,32 @@ def test_a_rehearsal_whose_execution_dies_is_ended_and_cleaned_by_a_sweep(
     assert things(group.cloud) == before
 
 
-def test_a_second_rehearsal_is_refused_while_the_first_one_runs(group: Any) -> None:
-    done(orders.Rehearse(group.name).run(context()))
+def test_a_sweep_of_the_group_carries_out_a_rehearsal_that_no_execution_does(group: Any) -> None:
+    before = things(group.cloud)
+    done(orders.Rehearse(group.name).run(CONTEXT))
 
-    found = orders.Rehearse(group.name).run(context())
+    nothing_left(group, group.name)
+
+    assert latest(group)["status"] == "PASSED"
+    assert things(group.cloud) == before
+
+
+def test_a_sweep_of_the_group_tries_a_cleanup_that_failed_again(group: Any) -> None:
+    before = things(group.cloud)
+    group.cloud.api_fault("volume_delete", times=1000, status=400)
+    rehearse(group)
+    assert not latest(group)["clean"]
+    group.cloud.clear_api_faults()
+
+    nothing_left(group, group.name)
+
+    assert things(group.cloud) == before
+
+
+def test_a_second_rehearsal_is_refused_while_the_first_one_runs(group: Any) -> None:
+    done(orders.Rehearse(group.name).run(CONTEXT))
+
+    found = orders.Rehearse(group.name).run(CONTEXT)
 
     assert isinstance(found, Result)
     assert found.error["code"] == "REHEARSAL_RUNNING"
@@ -218,12 +222,12 @@ def test_a_second_rehearsal_is_refused_while_the_first_one_runs(group: Any) -> N
 def test_a_repeat_of_the_same_execution_starts_no_second_one(group: Any) -> None:
     run = rehearse(group)
     assert run.state == "SUCCESS"
-    assert len(done(rehearsals.Rehearsals(group.name).run(context()))) == 1
+    assert len(rehearsed(group)) == 1
 
 
 def test_a_group_that_is_rehearsed_cannot_be_deleted(group: Any) -> None:
-    done(orders.Rehearse(group.name).run(context()))
-    found = groups.Undefine(group.name, release=True).run(context())
+    done(orders.Rehearse(group.name).run(CONTEXT))
+    found = groups.Undefine(group.name, release=True).run(CONTEXT)
     assert isinstance(found, Result)
     assert found.error["code"] == "NOT_AT_REST"
     nothing_left(group)
@@ -232,14 +236,14 @@ def test_a_group_that_is_rehearsed_cannot_be_deleted(group: Any) -> None:
 def test_an_order_without_a_standby_is_refused(protect: Callable[..., Any]) -> None:
     made = protect(servers=("db_a",))
     made.activate()
-    found = orders.Rehearse(made.name).run(context())
+    found = orders.Rehearse(made.name).run(CONTEXT)
     assert isinstance(found, Result)
     assert found.error["code"] == "NO_STANDBY"
 
 
 def test_a_plan_says_what_would_be_made_and_makes_nothing(group: Any) -> None:
     since = now(group.cloud)
-    planned = done(rehearsals.PreviewRehearsal(group.name).run(context()))
+    planned = done(rehearsals.PreviewRehearsal(group.name).run(CONTEXT))
     assert (planned["lost"], planned["roles"]) == ("db_a", {"active": "db_b"})
     assert [each["resource"] for each in planned["volumes"]] == ["data"]
     assert (planned["gib"], planned["checks"]) == (2, ["newest_row"])
@@ -251,8 +255,8 @@ def test_a_plan_says_what_would_be_made_and_makes_nothing(group: Any) -> None:
 
 
 def test_the_groups_of_rehearsals_are_shown_nowhere(group: Any) -> None:
-    done(orders.Rehearse(group.name).run(context()))
-    listed = done(reports.Status().run(context()))
+    done(orders.Rehearse(group.name).run(CONTEXT))
+    listed = done(reports.Status().run(CONTEXT))
     assert [name for name in listed["groups"] if "rehearsal" in name] == []
     nothing_left(group)
 
@@ -270,6 +274,6 @@ def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_ins
         template=with_logs,
     )
     made.activate()
-    planned = done(rehearsals.PreviewRehearsal(made.name).run(context()))
+    planned = done(rehearsals.PreviewRehearsal(made.name).run(CONTEXT))
     assert (planned["gib"], planned["consistent"]) == (6, False)
     assert rehearse(made).output["outcome"]["status"] == "PASSED"

@@ -7,22 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import alarms, orders, recovery, rehearsals, suspensions
+from mistral_failover.actions import alarms, orders, recovery, suspensions
 from mistral_failover.cli import status_screen
 from mistral_failover.model import rehearsals as model
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import tables
 from support.activation import done
+from support.rehearsed import CONTEXT, latest, rehearsed
+from support.unreadable import unreadable
 from support.waiting import until
-
-
-def context() -> ActionContext:
-    return ActionContext(SecurityContext(), ExecutionContext())
-
-
-def latest(group: Any) -> dict[str, Any]:
-    return dict(done(rehearsals.Rehearsals(group.name).run(context()))[0])
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def scheduled(protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> A
 def swept() -> list[str]:
     """The groups whose rehearsal sweeps begin, one after the other."""
     found: list[str] = []
-    while rows := done(recovery.Sweep().run(context()))["rehearsals"]:
+    while rows := done(recovery.Sweep().run(CONTEXT))["rehearsals"]:
         found += [row["group"] for row in rows]
     return found
 
@@ -48,7 +42,7 @@ def is_due(group: Any) -> bool:
 
 
 def ended(group: Any) -> bool:
-    return any(row["clean"] for row in done(rehearsals.Rehearsals(group.name).run(context())))
+    return any(row["clean"] for row in rehearsed(group))
 
 
 def earlier(state: Any, seconds: float) -> None:
@@ -78,17 +72,29 @@ def test_a_rehearsal_begins_by_itself_when_its_time_has_come(scheduled: Any, sta
 
 def test_none_begins_by_itself_while_something_else_counts_more(scheduled: Any) -> None:
     group, name = scheduled, scheduled.name
-    done(suspensions.Pause(name, because="work").run(context()))
+    done(suspensions.Pause(name, because="work").run(CONTEXT))
     assert not is_due(group), "it is paused"
     group.run("on_alarm", **group.cloud.alarm_body(group.server("db_b")))
-    done(suspensions.Resume(name, because="done").run(context()))
+    done(suspensions.Resume(name, because="done").run(CONTEXT))
     assert not is_due(group), "an alarm is held"
-    done(alarms.DismissHeld(group=name, because="tried").run(context()))
+    done(alarms.DismissHeld(group=name, because="tried").run(CONTEXT))
 
-    running = done(orders.Rehearse(name).run(context()))
+    running = done(orders.Rehearse(name).run(CONTEXT))
     assert not is_due(group), "one is under way"
     assert running["group"] == name
     until(lambda: group.run("sweep") and ended(group), "sweeps did not end it")
+
+
+def test_a_group_whose_file_cannot_be_read_does_not_keep_the_others_from_it(
+    scheduled: Any, protect: Callable[..., Any], state: Any
+) -> None:
+    other = protect(rehearsal={"every": "2h"})
+    other.activate()
+
+    with unreadable(state.database, DEFAULT_PROJECT, other.name):
+        begun = swept()
+
+    assert begun == [scheduled.name]
 
 
 def test_a_rehearsal_that_should_have_begun_is_said(scheduled: Any, state: Any) -> None:

@@ -13,9 +13,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import recovery
 from support.operators import Operator
+from support.volume_group import ACTIVE, DATA
 
-ACTIVE = {"get_param": "active"}
-DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
 DATABASE = {
     "type": "activation",
     "depends_on": "data",

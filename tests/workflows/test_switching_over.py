@@ -16,10 +16,9 @@ from mistral_failover.convergence.records import Outcome
 from mistral_failover.groups import agent_health
 from mistral_failover.model.types import installed_types
 from support.operators import Operator
+from support.volume_group import ACTIVE, DATA
 from support.waiting import until
 
-ACTIVE = {"get_param": "active"}
-DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
 COMMANDS = {"member": ACTIVE, "start": "start", "stop": "stop"}
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, status_screen
 from mistral_failover.cli.arguments import GROUPS, argument
-from mistral_failover.cli.base import ActionCommand, for_people, lasted, when
+from mistral_failover.cli.base import for_people, lasted, when
+from mistral_failover.cli.plain import PlainFacts
 from mistral_failover.model.availability import percent
 from mistral_failover.model.observation import Service
 
@@ -45,7 +45,7 @@ def _seconds(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-class Show(ActionCommand, ShowOne):
+class Show(PlainFacts, ShowOne):
     """Show how much of the last 24 hours, or longer, a group or all groups served.
 
     Availability is the time served or degraded, of the time for which it is known. Time in which
@@ -71,14 +71,6 @@ class Show(ActionCommand, ShowOne):
         )
         facts = dict(lines(report)) if for_people(parsed_args) else dict(report)
         return list(facts), list(facts.values())
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Without a frame for people."""
-        if not for_people(parsed_args):
-            return int(super().produce_output(parsed_args, column_names, data))
-        facts = dict(zip(column_names, data, strict=True))
-        self.app.stdout.write(status_screen.aligned(facts, base.width()))
-        return 0
 
 
 def lines(report: AvailabilityReport) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli import base, status_screen
+from mistral_failover.cli import base
 from mistral_failover.cli.arguments import Declared, argument
 from mistral_failover.cli.base import for_people, lasted, when
+from mistral_failover.cli.plain import PlainFacts
 from mistral_failover.cli.verbs import VerbCommand
 from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.verbs import verb_kind
@@ -26,7 +27,7 @@ _SAME = 0.05  # seconds
 _MOVES = 100  # traversals among which the last failover is looked for
 
 
-class Rehearse(VerbCommand):
+class Rehearse(PlainFacts, VerbCommand):
     """The command of ``rehearse``."""
 
     verb = verb_kind("rehearse")
@@ -63,14 +64,6 @@ class Rehearse(VerbCommand):
         earlier = [each for each in rows if each["began_at"] < found["began_at"]]
         moves = self.run_action("failover.moves", group=group, limit=_MOVES)
         yield from compared(found, earlier, moves)
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Without a frame for people."""
-        if not for_people(parsed_args):
-            return int(super().produce_output(parsed_args, column_names, data))
-        facts = dict(zip(column_names, data, strict=True))
-        self.app.stdout.write(status_screen.aligned(facts, base.width()))
-        return 0
 
 
 class List(base.GroupCommand, Lister):

@@ -18,6 +18,7 @@ from mistral_failover.cli.arguments import GROUPS, argument
 from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, lasted, when, wrapped
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
+from mistral_failover.cli.plain import PlainFacts
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean, counted
 
@@ -45,7 +46,7 @@ _HELD = 100
 _CAUSE = 40  # characters of a line of a cause
 
 
-class Status(ActionCommand, ShowOne):
+class Status(PlainFacts, ShowOne):
     """Show a group's status on one screen; without a group, that of all groups.
 
     It shows the active members and their servers, the volumes, what is running, what it waits for,
@@ -74,8 +75,6 @@ class Status(ActionCommand, ShowOne):
         )
         return list(facts), list(facts.values())
 
-    _screen = ""
-
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
         # Asking the agents takes a while, so the engine must not wait for it.
@@ -85,16 +84,8 @@ class Status(ActionCommand, ShowOne):
         alarms: list[HeldAlarmRow] = []
         if status["held"]:
             alarms = self.run_action("failover.held", group=group, limit=_HELD)["held"]
-        self._screen = status_screen.screen(status, alarms, base.width())
+        self.screen = status_screen.screen(status, alarms, base.width())
         return {**status, "alarms": alarms}
-
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Without a frame for people: commands must be easy to copy."""
-        if not for_people(parsed_args):
-            return int(super().produce_output(parsed_args, column_names, data))
-        facts = dict(zip(column_names, data, strict=True))
-        self.app.stdout.write(self._screen or status_screen.aligned(facts, base.width()))
-        return 0
 
     def _project(self, *, people: bool) -> dict[str, Any]:
         answer: ProjectReport = self.run_action("failover.status")

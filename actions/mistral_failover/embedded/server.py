@@ -317,12 +317,15 @@ class EmbeddedMistral:
         from mistral_failover.embedded.services import (
             forget_services,
             install_scheduler,
+            make_shared_objects,
             stop_service,
         )
 
         egress.install()
         install_scheduler()
         stack.callback(forget_services)
+        with self.context():
+            make_shared_objects()
         # Stopped in the reverse order: what the executor gives back needs a running engine.
         services = [
             engine_server.get_oslo_service(setup_profiler=False),

@@ -72,6 +72,21 @@ def install_scheduler() -> None:
     scheduler._SCHEDULER_IMPL = EmbeddedScheduler
 
 
+def make_shared_objects() -> None:
+    """Make what Mistral makes at its first use and lets other threads use before it is complete:
+    the rules of its API, and the functions of its expressions. Without them a request or a task
+    fails.
+
+    Call it within a security context of Mistral, before anything runs that other threads share.
+    """
+    from mistral import context
+    from mistral.api import access_control
+    from mistral.expressions import yaql_expression
+
+    access_control.enforce("workflows:list", context.ctx(), do_raise=False)
+    yaql_expression.get_yaql_context({})
+
+
 def stop_service(service: Any) -> None:
     """Stop a Mistral service; wait for its running requests, but not forever.
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find stalled work for a sweep. Each function runs in one transaction. Durations are in seconds by
-the database's clock."""
+the database's clock. The work of a group includes that of its rehearsals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from mistral_failover.store.tables import (
 _BUILT = 16
 _MINE = groups.c.project_id == sa.bindparam("this_project")
 _STOPPED = (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
-_ONE = groups.c.id == sa.bindparam("this_group")
+_THIS: sa.BindParameter[str] = sa.bindparam("this_group")
+_ONE = sa.or_(groups.c.id == _THIS, groups.c.rehearses == _THIS)
 _QUIET: sa.BindParameter[float] = sa.bindparam("quiet", type_=sa.Double)
 
 _GUARDED = (
