@@ -260,6 +260,13 @@ class Made:
         rows = self.demo.heat.resources.list(self.name)
         return {row.resource_name: row.physical_resource_id for row in rows}
 
+    def gone(self) -> None:
+        """Delete it, if it is there."""
+        names = [each.stack_name for each in self.demo.heat.stacks.list()]
+        if self.name in names:
+            self.demo.heat.stacks.delete(self.name)
+        until(lambda: self.name not in [e.stack_name for e in self.demo.heat.stacks.list()])
+
     def updated(self, **parameters: Any) -> None:
         self.demo.heat.stacks.update(self.name, existing=True, parameters=parameters)
         until(lambda: self.demo.heat.stacks.get(self.name).stack_status == "UPDATE_COMPLETE")
@@ -285,17 +292,16 @@ def everything(demo: Clients) -> dict[str, set[str]]:
 def make(demo: Clients, emulator: EmulatorClient) -> Any:
     """Makes a stack; at the end it is deleted, and nothing of it is left."""
     before = everything(demo)
-    names: list[str] = []
+    stacks: list[Made] = []
 
     def made(name: str, text: str, files: dict[str, str] | None = None, **given: Any) -> Made:
         emulator.create_stack(name, text, parameters=given, files=files or {})
-        names.append(name)
-        return Made(demo, name)
+        stacks.append(Made(demo, name))
+        return stacks[-1]
 
     yield made
-    for name in names:
-        demo.heat.stacks.delete(name)
-        until(lambda name=name: name not in [each.stack_name for each in demo.heat.stacks.list()])
+    for each in stacks:
+        each.gone()
     assert everything(demo) == before
 
 
@@ -373,8 +379,8 @@ def test_a_server_of_before_is_part_of_a_stack_and_stays(demo: Clients, make: Ma
     assert made.shown == {"name": "of-before"}
     (attached,) = demo.compute.volume_attachments(server)
     assert attached.volume_id == made.ids["data"]
-    demo.heat.stacks.delete("adopted")
-    until(lambda: list(demo.compute.volume_attachments(server)) == [])
+    made.gone()
+    assert list(demo.compute.volume_attachments(server)) == []
     assert demo.compute.get_server(server.id).status == "ACTIVE"
     demo.compute.delete_server(server)
     demo.compute.wait_for_delete(server, interval=0.02)
