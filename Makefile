@@ -92,9 +92,10 @@ test-outages: $(STAMP)
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud
 
 # Whole programs, as a user starts them: drills of every kind, servers, the tutorial, completion in
-# zsh and fish (Debian's, installed if they are missing and you are root).
+# zsh and fish, senders of alarms (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
 	$(TOOL) support.shells
+	$(TOOL) support.senders
 	$(BIN)/pytest -m drills tests -n 3 --dist loadfile --timeout=300 --durations=10
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
