@@ -163,7 +163,7 @@ $(ANSIBLE)/.installed:
 	touch $@
 
 test-ansible: $(STAMP) $(ANSIBLE)/.installed
-	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py
+	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py tests/docs/test_ansible.py
 
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from bench.services import AllInOne, SeparateProcesses, check_installed
 from deploy import wheels
-from mistral_failover.lab.drill.run import CLOUD, GROUP, DrillRun
+from mistral_failover.lab.drill.run import GROUP, DrillRun
+from mistral_failover.lab.drill.scene import CLOUD
 from mistral_failover.mistral.releases import RELEASES
 from mistral_failover.store import tables
 from support import guests
