@@ -93,7 +93,8 @@ def test_what_the_page_removes_is_gone_and_mistral_runs_on(
     told("group", "release", GROUP, "--yes")
     assert GROUP not in told("status")
     client.request("DELETE", "cron_triggers/sweep")
-    told("workflows", "remove", "--yes")
+    ours = site.failover("workflows", "remove", "--yes", *at)
+    assert "without the package. [MISTRAL_REFUSED]" in ours.stderr, "populate installed them"
     site.pip("uninstall", "mistral-failover", "mistral-failover-agent")
     services.start_without_package()
 
@@ -104,9 +105,9 @@ def test_what_the_page_removes_is_gone_and_mistral_runs_on(
     begun = client.request("POST", "executions", json={"workflow_name": "house.greet"})
     shown = f"executions/{begun['id']}"
     until(lambda: client.request("GET", shown)["state"] == "SUCCESS")
-    ours = set(tables.metadata.tables)
-    assert in_database(scene, "failover") >= ours
-    assert in_database(scene, "mistral") & ours == set()
+    stored = set(tables.metadata.tables)
+    assert in_database(scene, "failover") >= stored
+    assert in_database(scene, "mistral") & stored == set()
     left = {path.name for path in site.folder.rglob("*failover*") if path.suffix != ".pyc"}
     assert left == set()
     log = Path(services.log / "all-1.log").read_text("utf-8", errors="replace")
