@@ -231,6 +231,7 @@ class Services:
         self._manage("populate")
 
     def _configure(self, options: Mapping[str, Any]) -> None:
+        given = {key: value for key, value in options.items() if value is not None}
         sections: Sections = {
             "DEFAULT": {"transport_url": self.broker.url.replace("amqp:", "rabbit:", 1)},
             "database": {"connection": self._database_url("mistral")},
@@ -239,9 +240,8 @@ class Services:
             "cron_trigger": {"run_in_api": False},
             # Nobody logs in, so nobody may send code.
             "action_providers": {"denylist": "dynamic"},
+            **({"failover": given} if given else {}),
         }
-        if given := {key: value for key, value in options.items() if value is not None}:
-            sections["failover"] = given
         write_private(self._file, text(sections))
 
     @property

@@ -71,7 +71,7 @@ def made(
     constraints = folder.with_name(f"{name}.txt")
     constraints.write_text("\n".join(pinned.values()), "utf-8")
     subprocess.run([*UV, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
-    wanted = [
+    wanted: list[str | Path] = [
         f"mistral=={release.mistral}",
         f"mistral-failover[mysql] @ {package.as_uri()}",
         agent,

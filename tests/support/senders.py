@@ -15,7 +15,8 @@ import pytest
 
 from support.chromium import Traces
 from testcloud.errors import CloudError
-from testcloud.packages import PLACES, install_debian
+from testcloud.packages import install_debian
+from testcloud.serving import PLACES
 
 DEBIAN = {
     "prometheus": "promtool",
