@@ -13,7 +13,8 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
-.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
+.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
+.PHONY: test-ansible
 .PHONY: test-ui pictures
 .PHONY: test-spec spec
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
@@ -176,6 +177,11 @@ test-package: $(STAMP)
 test-releases: $(STAMP)
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
+
+# The package leaves a Mistral, as docs/install.md says.
+test-removing: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_removing.py -n 0
 
 # In one of them: RELEASE=2024.2, or another one, or "lowest".
 RELEASE ?= 2024.2

@@ -32,7 +32,7 @@ house.greet:
       action: std.echo output="hello"
 """
 
-pytestmark = [pytest.mark.releases, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.releases, pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module")
