@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
 .PHONY: test-ansible
 .PHONY: test-ui pictures
-.PHONY: test-spec spec
+.PHONY: test-spec spec test-simulation simulate simulate-mutants
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
 .PHONY: test-keystone
 .PHONY: test-cloud test-cloud-together test-cloud-alone test-outages
@@ -55,6 +55,20 @@ test-spec: $(STAMP)
 spec: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
 	$(TOOL) spec $(MODELS)
+
+# The whole system in one thread and virtual time. SEED: the first; SECONDS: for how long; KEEP: only
+# these moves of one play.
+simulate: $(STAMP)
+	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
+
+# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most.
+simulate-mutants: $(STAMP)
+	cd tests && ../$(BIN)/python -m simulation.mutants --seconds $(or $(SECONDS),300)
+
+# New plays for three minutes, those that ever failed, and some of the faults.
+test-simulation: $(STAMP)
+	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)

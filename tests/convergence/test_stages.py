@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.convergence.errors import UnknownTraversal
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Started, Step
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
@@ -177,7 +178,7 @@ def test_the_last_of_several_that_follow_each_other_is_found(simulation: Simulat
 
 
 def test_nothing_follows_what_does_not_exist(simulation: Simulation) -> None:
-    with pytest.raises(LookupError, match="there is no traversal never"):
+    with pytest.raises(UnknownTraversal, match="there is no traversal never"):
         simulation.engine.current("never")
 
 

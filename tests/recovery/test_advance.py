@@ -18,9 +18,10 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 from sqlalchemy.exc import OperationalError
 
-from mistral_failover.actions import base, locks, reports
+from mistral_failover.actions import base, locks, recovery, reports
 from mistral_failover.convergence.records import Outcome, Ready, Record, Step, Ticket
 from mistral_failover.mistral import api, user_workflows
+from mistral_failover.model.ids import group_id
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
 from mistral_failover.resources import modules, worker
@@ -190,6 +191,23 @@ def test_a_traversal_is_worked_off_in_the_order_of_its_graph_and_reported(
     assert answer["outcome"]["status"] == "COMPLETE"
     assert answer["said"][0] == "Attach data to db_a: started"
     assert answer["said"][-1] == "Done: db_a is active"
+
+
+def test_a_traversal_that_is_forgotten_while_a_call_works_on_it_is_unknown_from_then_on(
+    state: Runtime, context: ActionContext, started: Callable[..., Ready], operations: Operations
+) -> None:
+    """A process that was frozen finds its group deleted, or its rehearsal forgotten."""
+    operations.held["database"] = threading.Event()
+    ready = started(resources=CHAIN)
+    call = recovery.Advance(ready.traversal_id, "end")
+    answer = in_background(lambda: call.run(context))
+    operations.wait_for("database")
+
+    store = state.database.for_project(Request(state, context).project_id)
+    store.atomically(lambda tx: groups.forget(tx, group_id(store.project_id, "payments")))
+    operations.held["database"].set()
+
+    assert answer().error["code"] == "UNKNOWN_TRAVERSAL"
 
 
 def test_a_stage_is_a_milestone_and_later_ones_are_not_waited_for(

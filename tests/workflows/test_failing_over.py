@@ -113,6 +113,28 @@ def test_an_alarm_within_the_cooldown_is_held_and_a_person_can_admit_it(group: A
     assert group.status()["lost"] == ["db_b"]
 
 
+def test_an_alarm_that_the_cooldown_held_starts_after_it_if_the_server_died(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    """The next failure seldom waits for the end of a cooldown, and nobody reports it twice."""
+    group = protect(servers=("db_a", "db_b", "db_c"), limits={"cooldown": 6})
+    group.activate()
+    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+    operator.stop_server(group.server("db_b"))
+
+    held = group.run("on_alarm", **group.fails("crash", "db_b")).assert_succeeded()
+    assert held.output["admission"]["decision"] == "HELD"
+    group.run("sweep").assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_b"}, "the cooldown is not over"
+
+    def moves() -> bool:
+        group.run("sweep").assert_succeeded()
+        return bool(group.status()["roles"] == {"active": "db_c"})
+
+    until(moves, limit=30)
+    assert group.holders() == ["db_c"]
+
+
 def test_an_alarm_that_a_person_admits_to_a_named_member_fences_only_whom_it_was_about(
     protect: Callable[..., Any],
 ) -> None:

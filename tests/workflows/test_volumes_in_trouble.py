@@ -15,6 +15,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import groups, orders
 from mistral_failover.cloud import volume_holders
 from mistral_failover.cloud.volume_states import STATES
+from mistral_failover.model.remedies import need
+from mistral_failover.reports import advice
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.store.tables import nodes
@@ -387,6 +389,22 @@ def test_a_compute_service_that_dies_at_the_end_of_a_planned_detach_is_named(
         operator.start_server(server)
     group.run("sweep", group=group.name).assert_succeeded()
     is_on(group, "db_a" if order == "switchover" else "db_b")
+
+
+def test_of_a_lost_member_the_status_names_the_deletion_of_its_server(
+    make: Callable[..., Any], operator: Operator, cloud: Any
+) -> None:
+    """The same behind a fence: what the sentence says is also what status says to type."""
+    group = make()
+    cloud.api_fault("detach", "torn")
+
+    group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    first, *_ = advice.needs(group.status())
+    assert first == need("DELETE_SERVER", server=group.server("db_a"))
+    operator.delete_server(group.server("db_a"))
+    group.run("sweep", group=group.name).assert_succeeded()
+    is_on(group, "db_b")
 
 
 # -- what an administrator has to say

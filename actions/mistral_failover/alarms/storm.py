@@ -38,9 +38,11 @@ RELEASABLE = frozenset(
         AdmissionRule.DOUBTED,
         AdmissionRule.OVER,
         AdmissionRule.TOO_LATE,
+        AdmissionRule.COOLDOWN,
     }
 )
-"""The rules whose alarms start when their servers are known to have died."""
+"""The rules whose alarms start when their servers are known to have died, and no other rule holds
+them by then: one that a cooldown holds waits for its end, too."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,9 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
     - DISMISS: each of its servers runs on a host that is up, and each agent was heard since the
       alarm. Only alarms about a server or a host that no operator reports, whatever rule holds
       them.
-    - RELEASE: each of its members died. Only alarms that the storm guard holds, that could not be
-      started in time, that never stopped firing, that their source doubts or calls over; and only
-      while nothing points to the control plane.
+    - RELEASE: each of its members died. Only alarms that the storm guard or a cooldown holds, that
+      could not be started in time, that never stopped firing, that their source doubts or calls
+      over; and only while nothing points to the control plane.
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)

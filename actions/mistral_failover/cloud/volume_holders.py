@@ -460,12 +460,17 @@ def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> Clo
 
 
 def unknown_to_cinder(
-    volume_id: str, server_id: str, *, released: bool = False, serves: bool = False
+    volume_id: str,
+    server_id: str,
+    *,
+    released: bool = False,
+    serves: bool = False,
+    off: bool = False,
 ) -> CloudError:
     """Nova lists the volume on a server, and Cinder has no attachment: Nova cannot detach it.
 
     ``released``: Cinder's attachment was seen to go during this detach. ``serves``: the server is
-    to have the volume.
+    to have the volume. ``off``: its guest is proven off, so that it may be deleted.
     """
     fact = f"Nova lists volume {volume_id} on server {server_id}"
     if released:
@@ -490,6 +495,7 @@ def unknown_to_cinder(
             f"volume_attachment refresh {server_id} {volume_id} connector.json.{start} Or delete "
             f"the server. {_ways(delete)}"
         ),
+        needs=(delete,) if off else (),
         blocked=True,
     )
 

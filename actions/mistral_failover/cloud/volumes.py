@@ -770,7 +770,10 @@ class Detach(VolumeMove):
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
             raise volume_holders.unknown_to_cinder(
-                self.volume_id, self.server_id, released=self._seen
+                self.volume_id,
+                self.server_id,
+                released=self._seen,
+                off=self._release.off is not None,
             )
         if volume.status in TAKEN or volume.status.startswith("error"):
             said = self.give_back_orphans(self.server_id, self._release.off)

@@ -15,7 +15,7 @@ from typing import Any
 from mistral_failover.convergence.check import LockRequest, check
 from mistral_failover.convergence.conclude import abandon, conclude, give_up
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.errors import UnknownGroup, UnknownTraversal
 from mistral_failover.convergence.ports import Store, Transaction
 from mistral_failover.convergence.records import (
     NodeStatus,
@@ -38,10 +38,10 @@ _ATTEMPTS = (
 
 
 def latest(tx: Transaction, traversal_id: str) -> Traversal:
-    """Return what :meth:`Engine.current` does, within a transaction."""
+    """Return what :meth:`Engine.current` does, within a transaction. Raises as it does."""
     step = tx.followed(traversal_id)
     if step is None:
-        raise LookupError(f"there is no traversal {traversal_id}")
+        raise UnknownTraversal(traversal_id)
     found, successor = step
     while successor is not None and (step := tx.followed(successor)) is not None:
         found, successor = step
@@ -181,7 +181,7 @@ class Engine:
         """Return the traversal itself, or the last of those by which the engine itself replaced it:
         a repeated traversal to the same goal, or a rollback.
 
-        Raises LookupError when there is no such traversal.
+        Raises UnknownTraversal.
         """
 
         return self._store.atomically(lambda tx: latest(tx, traversal_id))

@@ -44,6 +44,19 @@ class UnknownType(ConvergenceError):
         )
 
 
+class UnknownTraversal(ConvergenceError):
+    """No such traversal in this project, or not any more: its group, or its rehearsal, was
+    forgotten."""
+
+    code = "UNKNOWN_TRAVERSAL"
+
+    def __init__(self, traversal: str) -> None:
+        super().__init__(
+            f"there is no traversal {traversal}",
+            "Pass the traversal that failover.begin or failover.admit returned.",
+        )
+
+
 class UnknownGroup(ConvergenceError):
     """No such group in this project; suggests the nearest of the ``known`` names."""
 

@@ -23,6 +23,7 @@ from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.convergence.engine import latest
+from mistral_failover.convergence.errors import UnknownTraversal
 from mistral_failover.convergence.records import (
     GroupState,
     Node,
@@ -160,7 +161,8 @@ def advance(
     traversal itself (by a replacement, or the way back), the new one is carried out instead.
 
     Fails with the status and the reason if something of these stages failed (FAILED) or waits for
-    an operator (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
+    an operator (BLOCKED); with RIGHTS_ENDED. Raises UnknownTraversal, also if the traversal is
+    forgotten in the meantime.
     """
     again: Advanced = {
         "traversal": traversal_id,
@@ -215,7 +217,7 @@ def _advanced(
     count = request.runtime.workers.ended()
     entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
-        return _unknown(traversal_id)
+        raise UnknownTraversal(traversal_id)
     state, after, view = entered
     agent_epochs.refuse_restored(state)
     reach("advance.before")
@@ -403,13 +405,3 @@ def report(request: Request, group: str, traversal_id: str) -> TraversalReport |
 def _failure(code: str, message: str, facts: Advanced) -> Result:
     remedy = "Run failover status: it shows the next step."
     return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
-
-
-def _unknown(traversal_id: str) -> Result:
-    return Result(
-        error={
-            "code": "UNKNOWN_TRAVERSAL",
-            "message": f"there is no traversal {traversal_id}",
-            "remedy": "Pass the traversal that failover.begin or failover.admit returned.",
-        }
-    )

@@ -43,7 +43,6 @@ DECIDED = 500
 continues."""
 DISMISSIBLE = (
     *RELEASABLE,
-    AdmissionRule.COOLDOWN,
     AdmissionRule.PER_HOUR,
     AdmissionRule.PAUSED,
     AdmissionRule.MAINTENANCE,

@@ -51,13 +51,14 @@ def _needs(status: StatusReport) -> Iterable[Need]:
             return list(STACK_GONE)
     match status["status"]:
         case "BLOCKED":
-            return _unblocking(status) or [*_of_failure(status), need("SWEEP")]
+            found = _unblocking(status) or _then(status, need("SWEEP"))
+            return [*found, *_decisions(status)]
         case "FAILED" if not in_service(status):
-            return [*_of_failure(status), need("DELETE"), need("ACTIVATE_INSTEAD")]
+            return [*_then(status, need("DELETE")), need("ACTIVATE_INSTEAD")]
         case "FAILED":
+            again = [*_then(status, need("START")), *_decisions(status)]
             # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
             back = status["last_complete_goal"] and not status["lost"]
-            again = [*_of_failure(status), need("START")]
             return [*again, need("ROLLBACK")] if back else again
         case "IN_PROGRESS":
             waits = status["chain"]["remedy"] if status["chain"] else status["reason"]
@@ -82,6 +83,19 @@ def read(rows: Iterable[NeedDocument]) -> list[Need]:
 def _of_failure(status: StatusReport) -> list[Need]:
     """Return what ends the cause of the failed step, as far as that is known."""
     return read(status["failure"]["needs"]) if status["failure"] else []
+
+
+def _then(status: StatusReport, continues: Need) -> list[Need]:
+    """Return what ends the cause of the failed step, what continues after that, and then what is
+    another way than both."""
+    known = _of_failure(status)
+    others = [each for each in known if each.instead]
+    return [*(each for each in known if not each.instead), continues, *others]
+
+
+def _decisions(status: StatusReport) -> list[Need]:
+    """Return the look at alarms that are held: one may tell why the group does not go on."""
+    return [need("DECIDE_ALARMS")] if status["held"] else []
 
 
 def _serving_again(status: StatusReport) -> Iterator[Need]:
@@ -133,8 +147,7 @@ def _undoing(status: StatusReport) -> Iterator[Need]:
         yield need("RESUME")
     if status["maintenance"]:
         yield need("END_MAINTENANCE")
-    if status["held"]:
-        yield need("DECIDE_ALARMS")
+    yield from _decisions(status)
 
 
 def _into_force(status: StatusReport) -> list[Need]:

@@ -24,6 +24,7 @@ from mistral_failover.cloud.volume_holders import GONE, target_down
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.remedies import instead, need
 from mistral_failover.model.types import Verb
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -187,6 +188,7 @@ def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelErro
         f"{start_command(group, lost=member)}",
         heard=error.heard,
         detail=error.detail,
+        needs=instead([need("MOVE_SILENT", lost=(member,), silent=member)]),
     )
 
 

@@ -87,8 +87,8 @@ class EmulatedChannel:
                 error = self._nobody(failure, unknown=sent)
             else:
                 sent = True
-                if answer.ok:
-                    return _result(answer.json())
+                if (body := _body(answer)) is not None:
+                    return _result(body)
                 code, message = _said(answer)
                 if code == "RUNNING":
                     heard_at = self._clock()
@@ -159,8 +159,8 @@ class EmulatedChannel:
             )
         except (keystone.ConnectFailure, keystone.ConnectTimeout) as failure:
             raise self._nobody(failure) from None
-        if answer.ok:
-            return dict(answer.json())
+        if (body := _body(answer)) is not None:
+            return body
         raise _not_taken(answer, to, _said(answer)[1])
 
     def _nobody(self, failure: Exception, *, unknown: bool = False) -> ChannelError:
@@ -181,6 +181,18 @@ class EmulatedChannel:
             f"{who} did not complete {command.name} within {now - began:.0f} s.",
             heard=heard,
         )
+
+
+def _body(answer: requests.Response) -> dict[str, Any] | None:
+    """Return what a good answer holds; None for another one, also of a gateway that calls its page
+    good."""
+    if not answer.ok:
+        return None
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
 
 
 def _result(body: dict[str, Any]) -> CommandResult:

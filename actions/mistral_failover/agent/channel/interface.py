@@ -10,6 +10,7 @@ The URL's scheme names the driver; each driver is a module of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from mistral_failover.agent.wire import (
     is_text,
 )
 from mistral_failover.cloud.transport import Guard
+from mistral_failover.model.remedies import Need
 from mistral_failover.model.text import clean
 
 __all__ = ["END_REHEARSAL"]
@@ -190,7 +192,7 @@ class ChannelError(Exception):
     channel, not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words;
     empty if nothing.
 
-    ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
+    ``transient``, ``service``, ``detail``, ``unknown``, ``needs``: as of a `CloudError`. UNREACHABLE is
     transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the
     ``service``, an agent, was never heard. Another member that does not answer over a working
     channel is a fact about the member.
@@ -206,12 +208,14 @@ class ChannelError(Exception):
         detail: str = "",
         service: str = BROKER,
         unknown: bool = False,
+        needs: Sequence[Need] = (),
     ) -> None:
         self.code = code
         self.message = message
         self.remedy = REMEDIES.get(code, "") if remedy is None else remedy
         self.heard = heard
         self.unknown = unknown
+        self.needs = tuple(needs)
         self.transient = code == "UNREACHABLE" or bool(detail)
         self.service = service if self.transient else ""
         self.detail = (detail or "it is not usable") if self.transient else ""

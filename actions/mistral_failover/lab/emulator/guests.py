@@ -146,16 +146,19 @@ def freeze(emulation: Emulation, server_id: str) -> None:
     guest = emulation.state.guests.get(server_id)
     if guest is not None:
         emulation.fire("agent.silent", server_id=server_id)
-        guest.condition = "frozen"
+        if guest.condition != "frozen":
+            guest.before_frozen, guest.condition = guest.condition, "frozen"
 
 
 def thaw(emulation: Emulation, server_id: str) -> None:
-    """Lets a frozen guest go on where it was; its applications write again."""
+    """Lets a frozen guest go on where it was, also if it had crashed; its applications write
+    again."""
     guest = emulation.state.guests.get(server_id)
-    if guest is not None:
-        guest.condition = "healthy"
+    if guest is not None and guest.condition == "frozen":
+        guest.condition = guest.before_frozen
         check_writers(emulation, guest)
-        emulation.fire("agent.back", server_id=server_id)
+        if guest.condition == "healthy":
+            emulation.fire("agent.back", server_id=server_id)
 
 
 def leave_behind(emulation: Emulation, server: Server, target: str) -> None:

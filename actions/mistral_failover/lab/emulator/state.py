@@ -429,6 +429,7 @@ class Guest:
     host: str
     powered: bool = True
     condition: str = "healthy"  # healthy | booting | hung | crashed | frozen
+    before_frozen: str = "healthy"
     disk: str = "writable"  # writable | full | read-only
     volumes: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, list[str]] = field(default_factory=dict)

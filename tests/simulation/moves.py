@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to the world: one function for each kind, in `MOVES`.
+
+Each draws what it needs from a source of its own, so that a play without some of its moves makes
+the others alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from mistral_failover.actions import orders
+from mistral_failover.lab.emulator import faults
+from mistral_failover.runtime import process as product_process
+from simulation.oracle import Oracle
+from simulation.scheduler import Process
+from simulation.wire import Kind, Trouble
+from simulation.world import GROUP, MEMBERS, Executor, World
+
+Make = Callable[["Play", Random], None]
+MOVES: dict[str, tuple[Make, int]] = {}
+"""By name: what it does, and how often it is drawn."""
+
+
+@dataclass
+class Play:
+    """A world, and who watches over it."""
+
+    world: World
+    oracle: Oracle
+
+    def executor(self, random: Random) -> Executor | None:
+        """Return an executor that Mistral gives work; None if there is none."""
+        usable = [each for each in self.world.executors if each.usable]
+        return random.choice(usable) if usable else None
+
+    def later(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do something in the world in so many seconds; it may wait."""
+        scheduler = self.world.scheduler
+
+        def wait_and_work() -> None:
+            scheduler.sleep(seconds)
+            work()
+
+        scheduler.spawn(scheduler.world, wait_and_work, "later")
+
+    def on_executor(self, random: Random, name: str, work: Callable[[Executor], object]) -> None:
+        """Have an executor do something, as soon as there is one."""
+        scheduler = self.world.scheduler
+
+        def find_and_work() -> None:
+            while (executor := self.executor(random)) is None:
+                scheduler.sleep(1.0)
+            executor.begin(name, work)
+
+        scheduler.spawn(scheduler.world, find_and_work, name)
+
+
+def _move(weight: int) -> Callable[[Make], Make]:
+    def register(make: Make) -> Make:
+        MOVES[make.__name__] = (make, weight)
+        return make
+
+    return register
+
+
+# -- processes
+
+
+@_move(6)
+def killed(play: Play, random: Random) -> None:
+    """An executor dies wherever it is; another one begins."""
+    if (executor := play.executor(random)) is not None:
+        _replace(play, executor, random.uniform(0.0, 10.0))
+        play.world.scheduler.kill(executor.process)
+
+
+@_move(4)
+def frozen(play: Play, random: Random) -> None:
+    """An executor freezes, and goes on later."""
+    if (executor := play.executor(random)) is not None:
+        play.world.scheduler.freeze(executor.process, random.choice((3.0, 12.0, 29.0, 31.0, 70.0)))
+
+
+@_move(3)
+def stopped(play: Play, random: Random) -> None:
+    """An executor is stopped as for an upgrade: it hands its work back."""
+    if (executor := play.executor(random)) is None:
+        return
+    scheduler = play.world.scheduler
+    _replace(play, executor, random.uniform(0.0, 3.0))
+
+    def stop(_executor: Executor) -> None:
+        product_process.hand_back(product_process.STOP_LIMIT)
+        scheduler.kill(executor.process)
+
+    executor.begin("stop", stop)
+
+
+def _replace(play: Play, executor: Executor, seconds: float) -> None:
+    world = play.world
+    world.executors.remove(executor)
+
+    def begin() -> None:
+        if world.spare:
+            world.executors.append(world.spare.pop(0))
+
+    play.later(seconds, begin)
+
+
+_POINTS = (
+    *("call.before", "call.after", "check.after", "conclude.before", "conclude.after"),
+    *("renew.before", "renew.after", "start.after", "link.after", "work.next", "sweep.after"),
+    *("attach.before", "attach.after", "detach.before", "detach.after", "stop.after"),
+    *("command.before", "command.after", "patch.before", "patch.after", "depose.after"),
+)
+
+
+@_move(16)
+def ambushed(play: Play, random: Random) -> None:
+    """The next executor that reaches a fault point dies there, freezes, or is cut off."""
+    world, point = play.world, random.choice(_POINTS)
+    what, seconds = random.choice(("dies", "freezes", "freezes", "is cut off")), 0.0
+    if what != "dies":
+        seconds = random.choice((5.0, 29.0, 31.0, 45.0, 90.0))
+
+    def strike(process: Process) -> None:
+        executor = next((each for each in world.executors if each.process is process), None)
+        if executor is None:
+            return
+        world.tell(f"at {point}: {what} {seconds or ''}")
+        if what == "dies":
+            _replace(play, executor, 5.0)
+            world.scheduler.kill(process)
+        elif what == "freezes":
+            world.scheduler.freeze(process, seconds)
+        else:
+            until = world.scheduler.now + seconds
+            world.wire.troubles.append(Trouble(Kind.SWALLOWED, process, "", 10**6, until))
+
+    world.ambushes[point] = strike
+
+
+# -- the network and the store
+
+
+@_move(5)
+def cut_off(play: Play, random: Random) -> None:
+    """An executor does not reach the cloud for a while."""
+    if (executor := play.executor(random)) is not None:
+        kind = random.choice((Kind.UNSENT, Kind.SWALLOWED))
+        until = play.world.scheduler.now + random.uniform(5.0, 60.0)
+        play.world.wire.troubles.append(Trouble(kind, executor.process, "", 10**6, until))
+
+
+_WHAT = (
+    "POST .*os-volume_attachments",
+    "DELETE .*os-volume_attachments",
+    "PATCH ",
+    "POST .*/action",
+    "POST .*/commands",
+    "(POST|PATCH|PUT|DELETE) ",
+    "GET .*/volumes/",
+    "GET .*/servers/",
+    "GET .*/stacks/",
+    "GET ",
+    "",
+)
+
+
+@_move(14)
+def troubled(play: Play, random: Random) -> None:
+    """Something happens to the next requests of a kind."""
+    kind = random.choice([each for each in Kind if each is not Kind.STALE])
+    play.world.wire.troubles.append(
+        Trouble(
+            kind,
+            None,
+            random.choice(_WHAT),
+            random.choice((1, 1, 2, 5)),
+            play.world.scheduler.now + random.choice((5.0, 30.0, 90.0)),
+            random.uniform(0.0, 45.0),
+        )
+    )
+
+
+@_move(3)
+def store_away(play: Play, random: Random) -> None:
+    """The state store does not answer an executor, or any."""
+    world = play.world
+    until = world.scheduler.now + random.choice((1.0, 10.0, 35.0))
+    one = play.executor(random)
+    for each in world.executors:
+        if one is None or random.random() < 0.5 or each is one:
+            world.store.away[each.process.name] = until
+
+
+@_move(4)
+def commit_unanswered(play: Play, random: Random) -> None:
+    """A commit takes effect, and its process does not hear of it."""
+    if (executor := play.executor(random)) is not None:
+        play.world.store.unanswered[executor.process.name] = random.choice((1, 1, 3))
+
+
+# -- the cloud
+
+
+@_move(8)
+def api_fault(play: Play, random: Random) -> None:
+    """A service takes a request, and something goes wrong with it."""
+    operation = random.choice(("attach", "detach", "stack_patch", "stop", "any"))
+    kinds = ["error", "lost", "mute", "drop", "hold", "gateway"]
+    more = {"detach": ["fail", "torn", "unsent"], "attach": ["fail", "queue"]}
+    kind = random.choice(kinds + more.get(operation, [] if operation == "any" else ["fail"]))
+    faults.inject(
+        play.world.emulation,
+        {
+            "operation": operation,
+            "fault": kind,
+            "status": random.choice((500, 502, 503, 504)),
+            "seconds": random.choice((3.0, 15.0, 25.0, 50.0)),
+            "times": random.choice((1, 1, 2)),
+        },
+    )
+
+
+# -- guests, hosts
+
+
+@_move(8)
+def guest_fails(play: Play, random: Random) -> None:
+    """A guest crashes or hangs; mostly an alarm tells, perhaps twice. An application that ends
+    while its server runs is not among these: docs/observation.md says that nobody sees it."""
+    member = _member(play, random)
+    fault = random.choice(("crash", "crash", "hang"))
+    _strike(play, member, fault)
+    back = {"crash": "revive", "hang": "thaw"}.get(fault)
+    if back and random.random() < 0.5:
+        play.later(random.uniform(1.0, 90.0), lambda: _strike(play, member, back))
+    _alarms(play, random, member)
+
+
+@_move(8)
+def host_fails(play: Play, random: Random) -> None:
+    """A host loses its power or its compute service; it may come back at any time."""
+    member = _member(play, random)
+    emulation = play.world.emulation
+    server = emulation.state.servers.get(play.world.servers[member])
+    if server is None:
+        return
+    host, fault = server.host, random.choice(("power_off", "power_off", "compute_down"))
+    play.world.tell(f"host of {member}: {fault}")
+    play.world.strike(faults.strike_host, host, fault)
+    if random.random() < 0.6:
+        play.later(random.uniform(1.0, 120.0), lambda: revive_host(play, host))
+    _alarms(play, random, member)
+
+
+def revive_host(play: Play, host: str) -> None:
+    """A host comes back."""
+    play.world.tell("a host comes back")
+    play.world.strike(faults.strike_host, host, "revive")
+
+
+def _member(play: Play, random: Random) -> str:
+    serving = play.oracle.serving()
+    return random.choice(serving) if serving and random.random() < 0.7 else random.choice(MEMBERS)
+
+
+_FROM = {"crash": "healthy", "hang": "healthy", "revive": "crashed", "thaw": "hung"}
+"""In which condition a guest is to which that can happen."""
+
+
+def _strike(play: Play, member: str, fault: str) -> None:
+    server = play.world.servers[member]
+    guest = play.world.emulation.state.guests.get(server)
+    if guest is not None and guest.condition == _FROM[fault]:
+        play.world.tell(f"guest of {member}: {fault}")
+        play.world.strike(faults.strike_server, server, fault)
+
+
+def _alarms(play: Play, random: Random, member: str) -> None:
+    for _ in range(random.choice((0, 1, 1, 1, 2))):
+        seconds = random.uniform(0.5, 30.0)
+        play.later(
+            seconds,
+            lambda: play.on_executor(random, "alarm", lambda each: play.world.alarm(each, member)),
+        )
+
+
+# -- people
+
+
+@_move(3)
+def false_alarm(play: Play, random: Random) -> None:
+    """An alarm about a member of which nobody knows anything bad."""
+    member = random.choice(MEMBERS)
+    play.on_executor(random, "alarm", lambda each: play.world.alarm(each, member))
+
+
+@_move(9)
+def ordered(play: Play, random: Random) -> None:
+    """An operator orders a move, or the way back."""
+    to = random.choice((None, *MEMBERS))
+    action: Any = random.choice(
+        (
+            orders.Begin(GROUP, to=to, because="an operator wants it"),
+            orders.Switchover(GROUP, to=to, because="an operator wants it"),
+            orders.Rollback(GROUP, because="an operator wants it"),
+        )
+    )
+    words = f"{type(action).__name__} {to or ''}".strip()
+    play.on_executor(random, "order", lambda each: play.world.order(each, action, words))
+
+
+@_move(6)
+def rehearsed(play: Play, random: Random) -> None:
+    """Somebody rehearses a failover."""
+    play.on_executor(random, "rehearsal", play.world.rehearse)
+
+
+_BY_HAND = {
+    "stop": {"os-stop": None},
+    "start": {"os-start": None},
+    "reboot": {"reboot": {"type": "HARD"}},
+    "pause": {"pause": None},
+    "unpause": {"unpause": None},
+}
+
+
+@_move(5)
+def by_hand(play: Play, random: Random) -> None:
+    """A person does the ordinary with a server, and undoes it later or not."""
+    member = _member(play, random)
+    what = random.choice(("stop", "reboot", "pause", "delete"))
+    _act(play, member, what)
+    undo = {"stop": "start", "pause": "unpause"}.get(what)
+    if undo:
+        play.later(random.uniform(5.0, 60.0), lambda: _act(play, member, undo))
+
+
+def _act(play: Play, member: str, what: str) -> None:
+    path = f"/compute/v2.1/servers/{play.world.servers[member]}"
+    if what == "delete":
+        # Of a server that writes on a host that Nova does not reach, Cinder lets go what it has.
+        play.oracle.forgiven.add("write_to_lost_volume")
+        by_api(play, "DELETE", path, None)
+    else:
+        by_api(play, "POST", f"{path}/action", _BY_HAND[what])
+
+
+def by_api(play: Play, method: str, path: str, body: Any) -> None:
+    """Have a person send a request, at once."""
+    play.later(0.0, lambda: play.world.request(method, path, body))
+
+
+@_move(3)
+def stack_by_hand(play: Play, _random: Random) -> None:
+    """Somebody updates the stack, with the parameter as it was."""
+    for stack in list(play.world.emulation.state.stacks.values()):
+        if stack.name == GROUP and not stack.deleted:
+            path = f"/orchestration/v1/{stack.project_id}/stacks/{GROUP}/{stack.id}"
+            by_api(play, "PATCH", path, {"parameters": {}})
+
+
+# -- the end
+
+
+def heal(play: Play) -> None:
+    """From now on the world is healthy: everything that can come back does."""
+    world = play.world
+    emulation = world.emulation
+    world.tell("the world heals")
+    world.wire.troubles.clear()
+    world.ambushes.clear()
+    world.store.away.clear()
+    world.store.unanswered.clear()
+    emulation.state.api_faults.clear()
+    for name in list(emulation.state.hosts):
+        play.world.strike(faults.strike_host, name, "revive")
+    for server, guest in list(emulation.state.guests.items()):
+        if guest.condition == "hung":
+            play.world.strike(faults.strike_server, server, "thaw")
+        elif guest.condition == "crashed":
+            play.world.strike(faults.strike_server, server, "revive")
+    while len(world.executors) < 2 and world.spare:
+        world.executors.append(world.spare.pop(0))
+    for each in world.executors:
+        each.process.frozen_until = min(each.process.frozen_until, world.scheduler.now)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deliberate faults of the product, each of which the simulation has to find: ``python -m
+simulation.mutants``. One that it does not find names a move or an oracle that is missing.
+
+A mutant is a change of a module's text when it is imported. The text must be there exactly once, so
+that a change of the product does not make a mutant do nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = "mistral_failover"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault. ``changes``: module, text, and what takes its place."""
+
+    name: str
+    what: str
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def _one(name: str, what: str, module: str, before: str, after: str) -> Mutant:
+    return Mutant(name, what, ((module, before, after),))
+
+
+MUTANTS = (
+    _one(
+        "lease-not-kept",
+        "a lease counts as kept although the store says that it is lost",
+        "store.leases",
+        "        else:\n            self.lost = True\n        return not self.lost",
+        "        else:\n            self._until = asked + self.lock.lease\n        return True",
+    ),
+    _one(
+        "permit-for-ever",
+        "a call may start although the lease has ended",
+        "runtime.lease_guard",
+        "        if left <= 0:\n            raise LeaseLost",
+        "        if left < -1e9:\n            raise LeaseLost",
+    ),
+    Mutant(
+        "lock-of-the-living",
+        "the lock of a live owner is broken",
+        (
+            (
+                "convergence.check",
+                "        if record.held_at(tx.now()):\n            return _d",
+                "        if False:\n            return _d",
+            ),
+            ("store.records", "resources.c.lease_until <= self.clock())", "sa.true())"),
+        ),
+    ),
+    Mutant(
+        "old-token",
+        "a result under an old token counts",
+        (
+            (
+                "store.records",
+                'resources.c.owner == sa.bindparam("this_owner"),\n    resources.c.token ==',
+                'sa.bindparam("this_owner") != "",\n    0 <',
+            ),
+        ),
+    ),
+    _one(
+        "superseded-goes-on",
+        "the nodes of an older goal are worked on",
+        "convergence.check",
+        "    if group.current_traversal != traversal.id:\n        return Step(",
+        "    if False:\n        return Step(",
+    ),
+    _one(
+        "never-woken",
+        "who waited for a lock is not triggered when its owner concludes, nor found later",
+        "store.stalled_work",
+        "    return list(found.values())\n\n\ndef _here",
+        "    return []\n\n\ndef _here",
+    ),
+    _one(
+        "move-before-proof",
+        "what comes to a member does not wait for the fence",
+        "convergence.graph",
+        "        graph.add_edges_from(product(fences.values(), made + templates))",
+        "        product(fences.values(), made + templates)",
+    ),
+    _one(
+        "release-before-proof",
+        "what a lost member holds is released without waiting for the fence",
+        "convergence.graph",
+        "                graph.add_edge(fences[record.member], cleanups[record.id])",
+        "                pass",
+    ),
+    _one(
+        "early-proof",
+        "a server counts as off as soon as its stop was asked for",
+        "cloud.servers",
+        '            reach("stop.after")\n',
+        '            return ProbeResult("", done=True, result=Evidence(True, "stop", "asked"))\n',
+    ),
+    _one(
+        "epoch-stays",
+        "a lost member keeps its epoch",
+        "store.transaction",
+        "            .values(epoch=members.c.epoch + 1)",
+        "            .values(epoch=members.c.epoch)",
+    ),
+    _one(
+        "silence-is-no",
+        "a request without an answer counts as one that had no effect",
+        "cloud.errors",
+        "    return Fate.SILENT if isinstance(exc, _TIMEOUT) else Fate.FAILED",
+        "    return Fate.SETTLED",
+    ),
+    _one(
+        "no-patience-for-the-dead",
+        "the outstanding requests of a dead owner are not waited for",
+        "store.leases",
+        "            if seconds > 0 and not self._count:",
+        "            if seconds > 1e9 and not self._count:",
+    ),
+    _one(
+        "anyone-answers",
+        "an answer counts whoever gives it",
+        "cloud.answers",
+        '    return "" if _is_marked(answer) else _OTHERS\n',
+        '    return ""\n',
+    ),
+    _one(
+        "detached-unseen",
+        "a volume counts as free as soon as its detach was asked for",
+        "cloud.volumes",
+        "        if mine is None:\n            # If Cinder's attachment went",
+        "        if self.accepted:\n            return ProbeResult(state, done=True)\n"
+        "        if mine is None:\n            # If Cinder's attachment went",
+    ),
+    _one(
+        "parameters-unseen",
+        "the stack counts as updated while the update is running",
+        "cloud.stack_updates",
+        '        if carries and status == "COMPLETE":\n            return',
+        "        if carries:\n            return",
+    ),
+    _one(
+        "late-result-counts",
+        "an outcome is reported although another owner has the lock",
+        "convergence.conclude",
+        'ticket.lock, **changes):\n        sentence = f"{what}: a late',
+        'ticket.lock, **changes) and False:\n        sentence = f"{what}: a late',
+    ),
+    _one(
+        "serves-unseen",
+        "a group serves although nothing looked at it",
+        "model.observation",
+        "    if unseen:\n        last",
+        "    if False:\n        last",
+    ),
+    _one(
+        "down-unsaid",
+        "what a look found down is not said",
+        "model.observation",
+        "    if known.service not in _SERVES:\n        return ServiceState(known",
+        "    if False:\n        return ServiceState(known",
+    ),
+    _one(
+        "command-anew",
+        "each attempt of an operation sends a command of its own",
+        "resources.commands",
+        '        id=derived_id(operation["key"], name),',
+        '        id=derived_id(operation["key"], f"{name}{time.monotonic()}"),',
+    ),
+    _one(
+        "stop-left-out",
+        "an application is not stopped before its volume goes",
+        "convergence.graph",
+        "        self._order_fences(graph, updates, cleanups)",
+        "        left = set(cleanups.values())\n"
+        "        graph.remove_edges_from([e for e in graph.edges if left.issuperset(e)])\n"
+        "        self._order_fences(graph, updates, cleanups)",
+    ),
+)
+BY_NAME = {each.name: each for each in MUTANTS}
+
+
+class _Changing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the modules of a mutant from their changed text."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._changes: dict[str, list[tuple[str, str]]] = {}
+        for module, before, after in mutant.changes:
+            self._changes.setdefault(f"{PACKAGE}.{module}", []).append((before, after))
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See importlib."""
+        if fullname not in self._changes:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if found is None or found.origin is None:
+            return None
+        return importlib.util.spec_from_file_location(fullname, found.origin, loader=self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """See importlib."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See importlib. Raises ValueError if the module has another text."""
+        text = Path(str(module.__file__)).read_text("utf-8")
+        for before, after in self._changes[module.__name__]:
+            if text.count(before) != 1:
+                raise ValueError(f"{module.__name__} has this {text.count(before)} times: {before}")
+            text = text.replace(before, after)
+        exec(compile(text, str(module.__file__), "exec"), module.__dict__)  # noqa: S102
+
+
+def install(name: str) -> None:
+    """Let the product have a fault; before anything of it is imported."""
+    sys.meta_path.insert(0, _Changing(BY_NAME[name]))
+
+
+def main() -> int:
+    """Play with each mutant until it is found; exit code 1 if one is not."""
+    parser = argparse.ArgumentParser(prog="simulation.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for each, at most")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    missed = 0
+    print(f"{'mutant':28} {'plays':>6} {'s':>6}  found by")
+    for name in chosen.names or BY_NAME:
+        begun = time.monotonic()
+        command = [sys.executable, "-m", "simulation", "--mutant", name, "--until-broken"]
+        command += ["--seconds", str(chosen.seconds), "--seed", str(chosen.seed), "--quick"]
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+        lines = ended.stdout.splitlines()
+        found = next((line for line in lines if line.startswith("seed ")), "")
+        plays = next((line.split()[0] for line in lines if " plays, " in line), "?")
+        if not found:
+            missed += 1
+            found = "NOT FOUND " + ended.stderr.strip()[-300:]
+        print(f"{name:28} {plays:>6} {time.monotonic() - begun:6.1f}  {found[:150]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

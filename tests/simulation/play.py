@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One play: a seed, its moves, and what came of it.
+
+A play runs in a child of the process that built the world, and ends with it: nothing is left of
+one play in the next.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import math
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from mistral_lib.actions import Result
+
+from mistral_failover.actions import reports as report_actions
+from simulation import moves, people
+from simulation.moves import MOVES, Play
+from simulation.oracle import Oracle
+from simulation.scheduler import BEGIN
+from simulation.world import GROUP, SWEEP_EVERY, World
+
+LASTS = 150.0
+"""Seconds within which moves happen, at most."""
+BOUND = 420.0
+"""Seconds within which a group serves again, or says why a person is needed, once the world is
+healthy: a lease, a request's `repeat_after`, a step's patience, and sweeps between them."""
+_LOOK = 20.0  # seconds between two looks of a person at status
+_COMES_AFTER = 60.0  # seconds after which a person comes, if a group waits for one
+_CALLS = 6  # how often a person does what status says
+_FIRST = ("ordered", "guest_fails", "host_fails", "false_alarm")
+"""With what a play begins: what goes wrong afterwards meets a failover."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is played. ``kept``: the numbers of the moves that are made; None: all."""
+
+    seed: int
+    kept: tuple[int, ...] | None = None
+
+    @property
+    def moves(self) -> list[tuple[float, int, str]]:
+        """When, number and name of each move, in their order."""
+        random = Random(f"{self.seed} moves")
+        names, weights = list(MOVES), [weight for _, weight in MOVES.values()]
+        lasts = random.choice((4.0, 12.0, 40.0, LASTS))
+        drawn = [(0.0, 0, random.choice(_FIRST))]
+        drawn += [
+            (random.uniform(0.0, lasts), number, random.choices(names, weights)[0])
+            for number in range(1, random.randint(2, 10))
+        ]
+        return sorted(each for each in drawn if self.kept is None or each[1] in self.kept)
+
+
+@dataclass
+class Outcome:
+    """What came of a play. ``journal``: its hash. ``states``: what the group came to."""
+
+    seed: int
+    broken: list[str] = field(default_factory=list)
+    journal: str = ""
+    state: str = ""
+    failovers: int = 0
+    turns: int = 0
+    moves: dict[str, int] = field(default_factory=dict)
+    troubles: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+def play(world: World, plan: Plan) -> Outcome:
+    """Play in this process, and leave the world as it then is."""
+    world.scheduler.seed(plan.seed)
+    world.journal.clear()
+    world.wire.met.clear()
+    show = Play(world, Oracle(world))
+    show.oracle.look()
+    ((before,),) = world.store.rows("select count(*) from failover_traversals")
+    done: Counter[str] = Counter()
+    _play_moves(show, plan, done)
+    moves.heal(show)
+    state = _come_to_rest(show)
+    show.oracle.look()
+    outcome = Outcome(plan.seed, show.oracle.broken, state=state)
+    ((after,),) = world.store.rows("select count(*) from failover_traversals")
+    outcome.failovers = after - before
+    rows = world.store.rows("select at, sentence from failover_journal order by id")
+    world.journal.extend(f"{at - BEGIN:10.3f} journal {sentence}" for at, sentence in rows)
+    outcome.journal = hashlib.sha256("\n".join(world.journal).encode()).hexdigest()
+    outcome.turns = world.scheduler.turns
+    outcome.moves = dict(done)
+    outcome.troubles = dict(Counter(each.name for each in world.wire.met))
+    outcome.lines = world.journal
+    return outcome
+
+
+def _play_moves(show: Play, plan: Plan, done: Counter[str]) -> None:
+    world, begun = show.world, show.world.scheduler.now
+    next_sweep = begun + SWEEP_EVERY * 0.3
+    next_look = begun + _LOOK
+    random = Random(f"{plan.seed} world")
+    for after, number, name in plan.moves:
+        next_sweep, next_look = _until(show, begun + after, next_sweep, next_look, random)
+        world.tell(f"move {number}: {name}")
+        done[name] += 1
+        MOVES[name][0](show, Random(f"{plan.seed} {number}"))
+
+
+def _until(
+    show: Play, until: float, next_sweep: float, next_look: float, random: Random
+) -> tuple[float, float]:
+    scheduler = show.world.scheduler
+    while scheduler.now < until:
+        scheduler.run(min(until, next_sweep, next_look))
+        show.oracle.look()
+        if scheduler.now >= next_sweep:
+            next_sweep += SWEEP_EVERY
+            if (executor := show.executor(random)) is not None:
+                executor.begin("sweep", show.world.sweep)
+        if scheduler.now >= next_look:
+            next_look += _LOOK
+            _status(show, random)
+    return next_sweep, next_look
+
+
+def _status(show: Play, random: Random) -> Mapping[str, Any] | None:
+    """Ask for status, as a person does; None without an answer within a minute."""
+    found: list[Mapping[str, Any]] = []
+    if (executor := show.executor(random)) is None:
+        return None
+
+    def ask(each: Any) -> None:
+        answer = each.run(report_actions.Status(GROUP))
+        if not isinstance(answer, Result):
+            show.oracle.said(answer)
+            found.append(answer)
+
+    executor.begin("status", ask)
+    scheduler = show.world.scheduler
+    scheduler.run(scheduler.now + 0.5, lambda: bool(found))
+    return found[0] if found else None
+
+
+def _come_to_rest(show: Play) -> str:
+    """Wait until the group serves; a person does what status says if it waits for one."""
+    scheduler, random = show.world.scheduler, Random("rest")
+    times = scheduler.now + 1.0, math.inf  # the person asks for status himself, see below
+    helped: list[str] = []
+    end, waits_since = scheduler.now + BOUND, scheduler.now
+    calls, wrong, word = 0, "no status was had", "?"
+    while scheduler.now < end:
+        times = _until(show, scheduler.now + 10.0, *times, random)
+        if (status := _status(show, random)) is None:
+            continue
+        word, found = status["status"], _why_not(show, status)
+        if found is None:
+            return " ".join(["SERVING", *helped])
+        wrong = found
+        if not _waits(status):
+            waits_since = scheduler.now
+            continue
+        if scheduler.now - waits_since < _COMES_AFTER or calls == _CALLS:
+            continue
+        if tried := people.follow(show, status, random, otherwise=calls % 2 == 1):
+            calls, helped = calls + 1, [*helped, *tried]
+            end, waits_since = scheduler.now + BOUND, scheduler.now
+    show.oracle.breaks(f"liveness: {wrong}, after {helped or 'no help'}")
+    return str(word)
+
+
+def _waits(status: Mapping[str, Any]) -> bool:
+    """Return whether a group waits for a person."""
+    return status["status"] in ("BLOCKED", "FAILED") or bool(status["service"]["needs"])
+
+
+def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:
+    if status["status"] != "COMPLETE":
+        return f"it is {status['status']}: {status['reason']}"
+    return show.oracle.at_rest(status) or show.oracle.left()
+
+
+def in_child(world: World, plan: Plan, *, lines: bool = False) -> Outcome:
+    """Play in a child process, and return what came of it."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.close(reading)
+            gc.disable()  # it ends soon
+            try:
+                world.fork()
+                outcome = play(world, plan)
+            except BaseException as error:  # noqa: BLE001 - the parent tells
+                trace = "".join(traceback.format_exception(error)[-6:])
+                outcome = Outcome(plan.seed, [f"the simulation raised {error!r}"], lines=[trace])
+            if not lines:
+                outcome.lines = []
+            with os.fdopen(writing, "w") as pipe:
+                json.dump(asdict(outcome), pipe)
+            world.store.remove()
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    if not text:
+        return Outcome(plan.seed, ["the child ended without an outcome"])
+    return Outcome(**json.loads(text))
+
+
+def shrink(world: World, plan: Plan, broken: Sequence[str]) -> Plan:
+    """Return the plan with as few moves as break the same kind of promise."""
+    kinds = {kind_of(each) for each in broken}
+    kept = [number for _, number, _ in plan.moves]
+    again = True
+    while again:
+        again = False
+        for number in list(kept):
+            fewer = tuple(each for each in kept if each != number)
+            outcome = in_child(world, Plan(plan.seed, fewer))
+            if kinds & {kind_of(each) for each in outcome.broken}:
+                kept.remove(number)
+                again = True
+    return Plan(plan.seed, tuple(sorted(kept)))
+
+
+def kind_of(broken: str) -> str:
+    """Return which promise a sentence of the oracle is about."""
+    words = broken.partition(": ")[2] if broken[:1].isdigit() else broken
+    return words.partition(":")[0].partition(" was said")[0]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``make test-simulation``: plays of the whole system in virtual time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.simulated
+
+TESTS = Path(__file__).parents[1]
+FRESH = float(os.environ.get("SIMULATED_SECONDS", "180"))
+"""For how many seconds new seeds are played."""
+FOUND = (1, 18, 2055, 3000)
+"""Seeds of plays that once broke a promise, or showed a fault of the simulation."""
+CHOSEN = ("superseded-goes-on", "move-before-proof", "early-proof", "down-unsaid")
+"""Mutants that CI plays; the others by `make simulate-mutants`."""
+
+
+def _simulate(*arguments: str, module: str = "simulation") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+
+
+def test_the_same_seed_plays_the_same_line_by_line() -> None:
+    first, second = (_simulate("--seed", "7", "--verbose") for _ in range(2))
+    journal = [line for line in first.stdout.splitlines() if re.match(r" +\d+\.\d{3} ", line)]
+    assert len(journal) > 50
+    again = [line for line in second.stdout.splitlines() if re.match(r" +\d+\.\d{3} ", line)]
+    assert journal == again
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_play_that_once_failed_keeps_the_promises(seed: int) -> None:
+    ended = _simulate("--seed", str(seed), "--quick")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.timeout(0)
+def test_new_plays_keep_the_promises(record_property: object) -> None:
+    ended = _simulate("--seconds", str(FRESH))
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", CHOSEN)
+def test_a_deliberate_fault_is_found(mutant: str) -> None:
+    ended = _simulate("--seconds", "240", mutant, module="simulation.mutants")
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,0 +1,508 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated world: an emulated cloud, a state store, and processes that run the product's code.
+
+Import this only after `simulation.library` is installed; `simulation.__main__` does both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+from oslo_config import cfg
+
+from mistral_failover import fault_points, settings
+from mistral_failover.actions import alarms as alarm_actions
+from mistral_failover.actions import groups as group_actions
+from mistral_failover.actions import orders as order_actions
+from mistral_failover.actions import recovery as recovery_actions
+from mistral_failover.actions import rehearsals as rehearsal_actions
+from mistral_failover.actions import reports as report_actions
+from mistral_failover.cloud import clients, session, transport
+from mistral_failover.cloud.waits import ConcurrentWaits
+from mistral_failover.lab.emulator import alarming
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError, write_clouds_yaml
+from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.latency import profile
+from mistral_failover.lab.emulator.server import application
+from mistral_failover.runtime import process as product_process
+from mistral_failover.store import database as product_database
+from simulation.library import Lock
+from simulation.scheduler import BEGIN, Process, Scheduler
+from simulation.wire import Loop, Wire
+
+URL = "http://127.0.0.1:1"
+GROUP = "payments"
+MEMBERS = ("db_a", "db_b", "db_c")
+SWEEP_EVERY = 15.0
+"""Seconds between two sweeps, as a cron trigger of every installation begins them."""
+
+
+class PerProcess:
+    """A global of the product of which each simulated process has its own."""
+
+    def __init__(self, scheduler: Scheduler, make: Callable[[], Any]) -> None:
+        self._scheduler, self._make = scheduler, make
+
+    def _own(self) -> Any:
+        own = self._scheduler.process.globals
+        if id(self) not in own:
+            own[id(self)] = self._make()
+        return own[id(self)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._own()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._own()[key] = value
+
+
+class Store:
+    """The database's server, as SQLite in a file. Writers take turns, of whichever process."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.folder = Path(tempfile.mkdtemp(prefix="failover-simulation-", dir=_memory()))
+        self.file = self.folder / "store.sqlite"
+        self._turn = Lock()
+        self._cache: dict[Any, Any] = {}
+        self._engines: list[sa.Engine] = []
+        self.away: dict[str, float] = {}
+        """Until when the store does not answer a process, by its name."""
+        self.unanswered: dict[str, int] = {}
+        """Of how many commits a process does not hear that they took effect."""
+
+    def open(self, process: Process, database: product_database.Database) -> None:
+        """Let a process use it."""
+        engine = database.engine
+        database._writers = self._turn  # type: ignore[assignment]
+        engine.update_execution_options(compiled_cache=self._cache)
+        for each in (database._reader, database._snapshots):
+            each.update_execution_options(compiled_cache=self._cache)
+        made: list[sqlite3.Connection] = []
+
+        def place(_dialect: Any, _record: Any, given: list[Any], _options: Any) -> None:
+            given[0] = str(self.file)
+
+        def opened(connection: sqlite3.Connection, _record: Any) -> None:
+            made.append(connection)
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.create_function("julianday", 1, self._days)
+
+        def begin(_connection: sa.Connection) -> None:
+            self._scheduler.turn()
+            if self.away.get(process.name, 0.0) > self._scheduler.now:
+                raise _lost()
+
+        def committed(_connection: sa.Connection) -> None:
+            if self.unanswered.get(process.name, 0) > 0:
+                self.unanswered[process.name] -= 1
+                _connection.connection.driver_connection.execute("COMMIT")  # type: ignore[union-attr]
+                raise _lost()
+
+        def gone() -> None:
+            held = self._turn.held_by()
+            if held is not None and getattr(held, "process", None) is process:
+                for connection in made:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.rollback()
+                self._turn.release()
+
+        sa.event.listen(engine, "do_connect", place)
+        sa.event.listen(engine, "connect", opened)
+        sa.event.listen(engine, "begin", begin, insert=True)
+        sa.event.listen(engine, "commit", committed)
+        process.ends.append(gone)
+        self._engines.append(engine)
+
+    def move(self) -> None:
+        """Go on with a copy: what a parent process has is not touched. No transaction is open."""
+        for engine in self._engines:
+            engine.dispose(close=False)
+        folder = Path(tempfile.mkdtemp(prefix="failover-simulation-", dir=_memory()))
+        with (
+            contextlib.closing(sqlite3.connect(self.file)) as source,
+            contextlib.closing(sqlite3.connect(folder / "store.sqlite")) as target,
+        ):
+            source.backup(target)
+        self.folder, self.file = folder, folder / "store.sqlite"
+
+    def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
+        """Return what is in it, as nobody of the product does."""
+        with contextlib.closing(sqlite3.connect(self.file)) as connection:
+            return connection.execute(query, given).fetchall()
+
+    def remove(self) -> None:
+        """Remove its file."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _days(self, _when: str) -> float:
+        return self._scheduler.now / 86400.0 + 2440587.5
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112 - once
+
+
+def _lost() -> sa.exc.OperationalError:
+    """What SQLAlchemy says of a server that went away."""
+    error = sqlite3.OperationalError("the server has gone away")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    return sa.exc.OperationalError(None, None, error)
+
+
+class Executor:
+    """A simulated host of Mistral: it runs actions."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self.world, self.process = world, process
+        self.context = ActionContext(SecurityContext(), ExecutionContext())
+
+    def run(self, action: Any) -> Any:
+        """Run an action in the present task, which is of this executor."""
+        return action.run(self.context)
+
+    def begin(self, name: str, work: Callable[[Executor], object]) -> None:
+        """Begin a task that works on this executor."""
+        self.world.scheduler.spawn(self.process, lambda: work(self), name)
+
+    @property
+    def usable(self) -> bool:
+        """Whether Mistral gives it work: it lives, and says so."""
+        return self.process.alive and self.process.frozen_until <= self.world.scheduler.now
+
+
+class World:
+    """Everything. It is built once, in a parent; each play goes on with a copy, in a child."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.journal: list[str] = []
+        self.loop = Loop(scheduler)
+        scheduler.pump = self.loop.pump
+        self.emulation = Emulation(None, profile("measured"))
+        self.emulation.url = URL
+        app = application(self.emulation)
+        app.state.emulation = self.emulation
+        self.wire = Wire(scheduler, self.loop, app)
+        self.wire.tell = self.tell
+        self.wire.before_sending = _begin_to_send
+        self.store = Store(scheduler)
+        self.emulation._disks = self.store.folder / "disks"
+        self.executors: list[Executor] = []
+        self.spare: list[Executor] = []
+        self.volume = ""
+        self._servers: dict[str, str] = {}
+        self.ambushes: dict[str, Callable[[Process], None]] = {}
+        """What happens to the next process that reaches a fault point, by the point."""
+        self.group_id = ""
+        _separate(scheduler)
+        self.join()
+        self.loop.run_until_complete(self._started())
+
+    def join(self) -> None:
+        """Let the product's requests go over this world's wire; again in a child process, because
+        the product opens new connections there."""
+        transport._Connections.shared = self.wire  # type: ignore[assignment]
+
+    def fork(self) -> None:
+        """Go on in a child process with copies of what is on disk."""
+        self.join()
+        self.store.move()
+        disks = self.store.folder / "disks"
+        shutil.copytree(self.emulation._disks, disks)
+        self.emulation._disks = disks
+
+    def _close_agents(self) -> None:
+        """Close the agents' files; each begins again when it is asked for something."""
+        for agent in self.emulation.agents.values():
+            agent.end()
+        self.emulation.agents.clear()
+
+    async def _started(self) -> None:
+        self.emulation.start()
+
+    def tell(self, what: str) -> None:
+        """Add a line to the journal."""
+        at, process = self.scheduler.now - BEGIN, self.scheduler.process.name
+        self.journal.append(f"{at:10.3f} {process:6} {what}")
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """The members' servers as the stack has them now, by member; of one that was deleted, the
+        last one."""
+        for server in self.emulation.state.servers.values():
+            if server.owner is not None and server.owner[1] in MEMBERS:
+                self._servers[server.owner[1]] = server.id
+        return self._servers
+
+    # -- building
+
+    def build(self, executors: int = 2, spare: int = 6) -> None:
+        """Make a stack, its group and the processes; the group serves on the first member."""
+        settings_of = self._configure()
+        for number in range(1, executors + spare + 1):
+            process = Process(f"e{number}", 100 + number)
+            made = Executor(self, process)
+            self._within(process, lambda: self._connect(process, settings_of))  # noqa: B023
+            (self.executors if number <= executors else self.spare).append(made)
+        self._within(self.scheduler.world, self._make_stack)
+        first = self.executors[0]
+        self._within(first.process, lambda: self._define(first))
+        for executor in (*self.executors, *self.spare):
+            self._within(executor.process, lambda: self._use(executor))  # noqa: B023
+        self._close_agents()
+        fault_points.arm(self._reached)
+
+    def _configure(self) -> settings.Settings:
+        clouds = self.store.folder / "clouds.yaml"
+        write_clouds_yaml(clouds, "emulated", URL)
+        os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
+        cfg.CONF([], default_config_files=[], default_config_dirs=[])
+        settings.load(cfg.CONF)
+        for name, value in {
+            "database": f"sqlite:///{self.store.file}",
+            "cloud": "emulated",
+            "command_channel": f"emulator+{URL}",
+            "storm_groups": 0,
+        }.items():
+            cfg.CONF.set_override(name, value, group=settings.GROUP)
+        return settings.load(cfg.CONF)
+
+    def _connect(self, process: Process, of: settings.Settings) -> None:
+        made = product_process.Runtime(of)
+        made.database.close()
+        self.store.open(process, made.database)
+        product_process._runtimes[of] = made
+
+    def _make_stack(self) -> None:
+        client = EmulatorClient(URL)
+        client._http.mount("http://", self.wire)
+        client.create_stack(GROUP, STACK)
+        client.add_application(
+            GROUP, start="start", stop="stop", status="status", needs_volume=True, stack=GROUP
+        )
+        self.volume = client.resources(GROUP)["data_volume"]["physical_resource_id"]
+
+    def _define(self, executor: Executor) -> None:
+        self.scheduler.sleep(30.0)
+        self.accepted(executor.run(group_actions.Define(DOCUMENT)))
+        begun = self.accepted(
+            executor.run(order_actions.Begin(GROUP, to="db_a", because="it begins"))
+        )
+        self.drive(executor, begun["traversal"])
+        ((self.group_id,),) = self.store.rows("select id from failover_groups")
+
+    def _use(self, executor: Executor) -> None:
+        """Do what plays do, there and back, so that they begin with statements that are compiled
+        and answers that are kept."""
+        if executor is self.executors[0]:
+            self.scheduler.sleep(100.0)
+            self.order(executor, order_actions.Switchover(GROUP, to="db_b", because="tried"), "to")
+            self.rehearse(executor)
+            self.alarm(executor, "db_b")
+            self.sweep(executor)
+            self.order(executor, order_actions.Switchover(GROUP, to="db_c", because="tried"), "to")
+            path = f"/compute/v2.1/servers/{self.servers['db_b']}/action"
+            self.request("POST", path, {"os-start": None})
+            self.scheduler.sleep(10.0)
+            recover = order_actions.Begin(GROUP, lost=[], recovered=["db_b"], because="tried")
+            self.order(executor, recover, "recovered")
+            self.order(executor, order_actions.Rollback(GROUP, because="tried"), "back")
+            self.order(executor, order_actions.Switchover(GROUP, to="db_a", because="tried"), "to")
+        self.sweep(executor)
+        self.accepted(executor.run(report_actions.Status(GROUP)))
+        self.scheduler.sleep(100.0)
+
+    def _within(self, process: Process, work: Callable[[], None]) -> None:
+        over: list[bool] = []
+
+        def body() -> None:
+            work()
+            over.append(True)
+
+        self.scheduler.spawn(process, body, "build")
+        self.scheduler.run(self.scheduler.now + 600.0, lambda: bool(over))
+        if not over:
+            raise AssertionError("the world was not built: " + "\n".join(self.journal[-20:]))
+
+    def strike(self, fault: Callable[..., None], *what: str) -> None:
+        """Let something happen to a guest or host, in the emulated cloud's own loop."""
+        self.loop.call_soon(fault, self.emulation, *what)
+
+    def request(self, method: str, path: str, body: Any) -> None:
+        """Send a request as a person does, with the rights of the project."""
+        client = EmulatorClient(URL)
+        client._http.mount("http://", self.wire)
+        try:
+            client._call(method, path, body, headers={"X-Auth-Token": client.token()})
+        except (EmulatorError, OSError, ValueError) as error:
+            self.tell(f"by hand: refused, {type(error).__name__}")
+
+    # -- what Mistral's workflows do
+
+    def accepted(self, answer: Any) -> Any:
+        """Return the answer of an action. Raises AssertionError for a refusal."""
+        if isinstance(answer, Result):
+            raise AssertionError(f"refused: {answer.error}")
+        return answer
+
+    def drive(self, executor: Executor, traversal: str) -> Any:
+        """Carry a traversal out as the tasks of a chain do, until it ends or its task fails."""
+        while True:
+            answer = executor.run(recovery_actions.Advance(traversal, "end"))
+            if isinstance(answer, Result):
+                self.tell(f"chain ends: {answer.error.get('code')}")
+                return answer
+            if not answer["again"]:
+                self.tell(f"chain ends: {answer['state']}")
+                return answer
+            self.scheduler.sleep(1.0)
+
+    def order(self, executor: Executor, action: Any, words: str) -> None:
+        """Carry an operator's order out in the present task."""
+        self.tell(f"order: {words}")
+        answer = executor.run(action)
+        if isinstance(answer, Result):
+            self.tell(f"refused: {answer.error.get('code')}")
+        elif isinstance(answer, Mapping) and answer.get("traversal"):
+            self.drive(executor, str(answer["traversal"]))
+
+    def rehearse(self, executor: Executor) -> None:
+        """Rehearse as `failover.rehearse` does."""
+        begun = executor.run(order_actions.Rehearse(GROUP, because="tried"))
+        if isinstance(begun, Result):
+            self.tell(f"no rehearsal: {begun.error.get('code')}")
+            return
+        self.drive(executor, str(begun["traversal"]))
+        ended = executor.run(rehearsal_actions.EndRehearsal(begun["rehearsal"]))
+        if not isinstance(ended, Result) and ended["workflow"]:
+            self.drive(executor, str(ended["traversal"]))
+            ended = executor.run(rehearsal_actions.EndRehearsal(begun["rehearsal"]))
+        words = ended.error.get("code") if isinstance(ended, Result) else ended["outcome"]["status"]
+        self.tell(f"rehearsal: {words}")
+
+    def alarm(self, executor: Executor, member: str) -> None:
+        """Deliver an alarm about a member as `failover.on_alarm` does."""
+        body = alarming.webhook_body(self.emulation, self.servers[member], "server_lost")
+        self.tell(f"alarm about {member}")
+        self._admit(executor, lambda: alarm_actions.Admit(body))
+
+    def _admit(self, executor: Executor, action: Callable[[], Any]) -> None:
+        for _ in range(60):
+            answer = executor.run(action())
+            if not isinstance(answer, Result):
+                self.tell(f"alarm: {answer.get('decision')}")
+                if answer.get("traversal"):
+                    self.drive(executor, str(answer["traversal"]))
+                return
+            if not answer.error.get("transient"):
+                self.tell(f"alarm refused: {answer.error.get('code')}")
+                return
+            self.scheduler.sleep(5.0)
+
+    def sweep(self, executor: Executor, action: Any = None) -> None:
+        """Sweep as `failover.sweep` does, and begin what it names."""
+        answer = executor.run(action or recovery_actions.Sweep())
+        if isinstance(answer, Result):
+            self.tell(f"sweep: {answer.error.get('code')}")
+            return
+        for batch in answer["chains"]:
+            for chain in [batch] if isinstance(batch, Mapping) else batch:
+                traversal = str(chain["traversal"])
+                self.tell("sweep: a chain")
+                executor.begin("chain", lambda each, t=traversal: self.drive(each, t))  # type: ignore[misc]
+
+        for heal in answer["heals"]:
+            executor.begin("heal", lambda each, h=heal: self._heal(each, h))  # type: ignore[misc]
+
+    def _heal(self, executor: Executor, heal: Mapping[str, Any]) -> None:
+        if heal["workflow"] == "failover.failover":
+            self.order(executor, order_actions.Begin(**heal["input"]), "the policy heals")
+        elif heal["workflow"] == "failover.on_event":
+            self._admit(executor, lambda: alarm_actions.AdmitEvent(**heal["input"]))
+        else:
+            raise AssertionError(f"a sweep starts {heal['workflow']}")
+
+    def _reached(self, point: str) -> None:
+        """Offer a turn at a fault point of the product; what lies in wait there strikes."""
+        if (strike := self.ambushes.pop(point, None)) is not None:
+            strike(self.scheduler.process)
+        self.scheduler.turn()
+
+
+def _begin_to_send() -> None:
+    """What a connection of the product does before bytes leave."""
+    call = transport._call
+    call.connected = True
+    call.rest()
+    call.sent = True
+
+
+def _separate(scheduler: Scheduler) -> None:
+    """Let simulated processes share nothing that real ones do not."""
+    own: Any = PerProcess
+    clients._waits = own(scheduler, ConcurrentWaits)
+    clients._questions = own(scheduler, clients.RequestCoalescer)
+    session._tokens = own(scheduler, session._AuthenticationCache)
+    session._entries = own(scheduler, session._AuthenticationCache)
+    session._read = own(scheduler, dict)
+    product_process._runtimes = own(scheduler, dict)
+
+
+_SERVER = {
+    "type": "OS::Nova::Server",
+    "properties": {
+        "image": "tiny",
+        "flavor": "m1.tiny",
+        "networks": [{"allocate_network": "none"}],
+    },
+}
+STACK = {
+    "heat_template_version": "2021-04-16",
+    "parameters": {"active": {"type": "string", "default": "none"}},
+    "resources": {
+        **dict.fromkeys(MEMBERS, _SERVER),
+        "data_volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
+    },
+}
+_ACTIVE = {"get_param": "active"}
+DOCUMENT = {
+    "failover_template_version": "2026-11-21",
+    "stack": GROUP,
+    "members": {"servers": list(MEMBERS)},
+    "resources": {
+        "data": {
+            "type": "volume_attachment",
+            "properties": {"volume": "data_volume", "server": _ACTIVE},
+        },
+        "database": {
+            "type": "activation",
+            "depends_on": "data",
+            "properties": {
+                "member": _ACTIVE,
+                "start": "start",
+                "stop": "stop",
+                "status": "status",
+            },
+        },
+        "routing": {
+            "type": "stack_parameters",
+            "depends_on": "database",
+            "properties": {"parameters": {"active": _ACTIVE}},
+        },
+    },
+    "fence": ["stop", "confirm"],
+}
