@@ -13,7 +13,8 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
-.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-ansible
+.PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
+.PHONY: test-ansible
 .PHONY: test-ui pictures
 .PHONY: test-spec spec test-simulation simulate simulate-mutants
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
@@ -106,9 +107,10 @@ test-outages: $(STAMP)
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud
 
 # Whole programs, as a user starts them: drills of every kind, servers, the tutorial, completion in
-# zsh and fish (Debian's, installed if they are missing and you are root).
+# zsh and fish, senders of alarms (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
 	$(TOOL) support.shells
+	$(TOOL) support.senders
 	$(BIN)/pytest -m drills tests -n 3 --dist loadfile --timeout=300 --durations=10
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
@@ -176,7 +178,7 @@ $(ANSIBLE)/.installed:
 	touch $@
 
 test-ansible: $(STAMP) $(ANSIBLE)/.installed
-	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py
+	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py tests/docs/test_ansible.py
 
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)
@@ -189,6 +191,11 @@ test-package: $(STAMP)
 test-releases: $(STAMP)
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m releases tests/installation/test_releases.py -n 0 --durations=5
+
+# The package leaves a Mistral, as docs/install.md says.
+test-removing: $(STAMP)
+	$(TOOL) testbroker install
+	$(BIN)/pytest -m releases tests/installation/test_removing.py -n 0
 
 # In one of them: RELEASE=2024.2, or another one, or "lowest".
 RELEASE ?= 2024.2

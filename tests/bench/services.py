@@ -231,6 +231,7 @@ class Services:
         self._manage("populate")
 
     def _configure(self, options: Mapping[str, Any]) -> None:
+        given = {key: value for key, value in options.items() if value is not None}
         sections: Sections = {
             "DEFAULT": {"transport_url": self.broker.url.replace("amqp:", "rabbit:", 1)},
             "database": {"connection": self._database_url("mistral")},
@@ -239,7 +240,7 @@ class Services:
             "cron_trigger": {"run_in_api": False},
             # Nobody logs in, so nobody may send code.
             "action_providers": {"denylist": "dynamic"},
-            "failover": {key: value for key, value in options.items() if value is not None},
+            **({"failover": given} if given else {}),
         }
         write_private(self._file, text(sections))
 
@@ -276,6 +277,16 @@ class AllInOne(Services):
         until(self._processes, self._NAME, lambda: listens(HOST, self._port))
         self.wait_until_all_listen()
         self._sweep()
+
+    def start_without_package(self) -> None:
+        """Start Mistral again as after docs/install.md, "Removing it": without ``[failover]``, and
+        after another ``populate``. The package is no longer in its environment."""
+        self._processes.stop_all([self._NAME])
+        self._configure({})
+        self._manage("populate")
+        self.start_process(self._NAME)
+        until(self._processes, self._NAME, lambda: listens(HOST, self._port))
+        self.wait_until_all_listen()
 
 
 class SeparateProcesses(Scene):

@@ -118,6 +118,39 @@ def test_only_the_packs_are_removed_by_somebody_who_is_sure(
     assert states(deployment, "")[SWEEP] == "same", "the ones in another namespace stay"
 
 
+def populated(deployment: Any, namespace: str) -> None:
+    """Let the workflows of a namespace be those that ``mistral-db-manage populate`` installed."""
+    deployment.shown("workflows", "install", "--namespace", namespace)
+    with sqlite3.connect(deployment.folder / "mistral" / "mistral.sqlite") as database:
+        command = "UPDATE workflow_definitions_v2 SET is_system = 1 WHERE namespace = ?"
+        database.execute(command, [namespace])
+
+
+def test_it_is_said_how_those_of_the_operator_are_removed(deployment: Any) -> None:
+    name = "operators"
+    populated(deployment, name)
+
+    refused = deployment.failover("workflows", "remove", "--namespace", name, "--yes")
+
+    assert refused.returncode == 1
+    assert "without the package. [MISTRAL_REFUSED]" in refused.stderr
+    assert states(deployment, name)[SWEEP] == "same"
+
+
+def test_a_project_does_not_try_to_remove_those_of_the_operator(deployment: Any) -> None:
+    name = "beside-operators"
+    populated(deployment, name)
+    mistral = deployment.mistral
+    of_project = Registry(
+        MistralClient(mistral.url, token=mistral.token, project=lambda: "a-project"), name
+    )
+
+    assert of_project.of_operator(SWEEP)
+    assert not of_project.mine(SWEEP)
+    assert of_project.remove(SWEEP) is None
+    assert states(deployment, name)[SWEEP] == "same"
+
+
 def test_an_order_runs_in_the_namespace_that_the_workflows_are_in(deployment: Any) -> None:
     name = "fourth"
     deployment.shown("workflows", "install", "--namespace", name)

@@ -4,7 +4,10 @@ right one, about the right member."""
 
 from __future__ import annotations
 
+import getpass
+import grp
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,15 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from mistral_failover.server import secret
 from support.alarm_bodies import ALERT, MASAKARI, WEBHOOK
 from support.pages import ROOT
+from support.senders import program
 from support.servers import ServerProcess
 from support.waiting import until
+from testcloud.apis import free_port
 
 FOLDER = ROOT / "examples" / "alarms"
+MONITORING = ROOT / "examples" / "monitoring"
 URL = "https://failover.example.org:8990/v1/alarms"
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(400)]
@@ -163,6 +170,76 @@ def test_an_alert_of_kube_prometheus(server: ServerProcess, name: str) -> None:
     held_for_db_a(server, decided(server.send({**WEBHOOK, "alerts": [alert]})))
 
 
+def test_promtool_takes_the_rules_of_kube_prometheus(tmp_path: Path) -> None:
+    rules, _ = documents("kube-prometheus.yaml")
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(rules["spec"]), "utf-8")
+
+    done = subprocess.run(
+        [program("promtool"), "check", "rules", file], capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 rules found" in done.stdout
+
+
+@contextmanager
+def alertmanager(server: ServerProcess, folder: Path) -> Iterator[str]:
+    """A real Alertmanager with our file, but for the address and the token's file; gives its own
+    address."""
+    given = (MONITORING / "alertmanager.yaml").read_text("utf-8")
+    token = folder / "token"
+    token.write_text(secret.read(Path(server.facts["secret_file"])).token)
+    changes = {URL: server.facts["webhook"], "/etc/alertmanager/failover-token": str(token)}
+    for theirs, ours in changes.items():
+        assert theirs in given
+        given = given.replace(theirs, ours)
+    config = folder / "alertmanager.yml"
+    config.write_text(given, "utf-8")
+    listen = f"127.0.0.1:{free_port()}"
+    command = [program("prometheus-alertmanager"), f"--config.file={config}"]
+    command += [f"--storage.path={folder / 'data'}", f"--web.listen-address={listen}"]
+    running = subprocess.Popen(
+        [*command, "--cluster.listen-address="],
+        stdout=(folder / "log").open("wb"),
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        yield f"http://{listen}"
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def test_alertmanager_sends_the_alert_that_promises_a_lost_member_and_no_other(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    def labels(name: str, **more: str) -> dict[str, Any]:
+        return {"labels": {"alertname": name, "failover_group": "payments", **more}}
+
+    with alertmanager(server, tmp_path) as address:
+        until(lambda: _answers(f"{address}/-/ready"))
+        known = len(held(server, "alertmanager"))
+        alerts = [
+            labels("DiskFull", host="cmp1"),
+            labels("FailoverDown", failover="start", host="cmp1"),
+            labels("DatabaseLost", failover="start", failover_member="db_a"),
+        ]
+        requests.post(f"{address}/api/v2/alerts", json=alerts, timeout=30).raise_for_status()
+
+        until(lambda: len(held(server, "alertmanager")) > known)
+
+        (row,) = held(server, "alertmanager")[: len(held(server, "alertmanager")) - known]
+        assert (row["group"], row["lost"], row["rule"]) == ("payments", ["db_a"], "paused")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
 # -- Masakari
 
 
@@ -279,6 +356,30 @@ def test_a_problem_of_zabbix_and_its_end(server: ServerProcess) -> None:
         zabbix(503, **about, **{"EVENT.VALUE": "1"})
 
 
+def test_zabbix_s_own_engine_runs_the_script(server: ServerProcess, tmp_path: Path) -> None:
+    engine = program("zabbix_js")
+    (export,) = documents("zabbix.yaml")
+    (media,) = export["zabbix_export"]["media_types"]
+    script = tmp_path / "script.js"
+    script.write_text(media["script"], "utf-8")
+    given = {"url": server.facts["webhook"], "event": "4711", "problem": "1"}
+    given |= {"name": "PostgreSQL is down", "group": "payments", "member": "db_a"}
+    token = secret.read(Path(server.facts["secret_file"])).token
+
+    def run(**more: str) -> subprocess.CompletedProcess[str]:
+        command = [engine, "-s", script, "-p", json.dumps({**given, **more})]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    refused = run(token="0" * 64)
+    known = len(held(server, "signal"))
+    taken = run(token=token)
+
+    assert refused.returncode != 0
+    assert "The failover server answered 401" in refused.stdout + refused.stderr
+    assert (taken.returncode, taken.stdout.strip()) == (0, "OK"), taken.stderr
+    assert len(held(server, "signal")) == known + 1
+
+
 def posted(server: ServerProcess, *fields: str, body: str = "") -> dict[str, Any]:
     """Run failover-post; return the answer."""
     command = [FOLDER / "failover-post", server.facts["webhook"], server.facts["secret_file"]]
@@ -305,6 +406,45 @@ def test_a_problem_of_icinga(server: ServerProcess) -> None:
     (decision,) = posted(server, *filled[3:])["decisions"]
     held_for_db_a(server, decision)
     posted(server, *filled[3:])  # also within the second, when the signature is the same
+
+
+def test_icinga_takes_the_file_and_notifies_for_the_services_that_name_a_group(
+    tmp_path: Path,
+) -> None:
+    """Icinga checks the objects that a file makes, and applies its rules to them."""
+    site = tmp_path / "icinga2.conf"
+    site.write_text(
+        f"""
+        include <itl>
+        object Host "db-a" {{ check_command = "dummy" }}
+        object Service "postgresql" {{
+          host_name = "db-a"
+          check_command = "dummy"
+          vars.failover_group = "payments"
+          vars.failover_member = "db_a"
+        }}
+        object Service "disk" {{
+          host_name = "db-a"
+          check_command = "dummy"
+        }}
+        include "{FOLDER / "icinga2.conf"}"
+        """,
+        "utf-8",
+    )
+    paths = {"DataDir": "data", "LogDir": "log", "CacheDir": "cache", "InitRunDir": "run"}
+    command = [program("icinga2"), "daemon", "-C", "-c", site]
+    for name, folder in paths.items():
+        (tmp_path / folder).mkdir()
+        command += ["-D", f"{name}={tmp_path / folder}"]
+
+    # It would drop its rights to those of its own user, who may not enter the test's folder.
+    mine = {"ICINGA2_USER": getpass.getuser(), "ICINGA2_GROUP": grp.getgrgid(os.getgid()).gr_name}
+
+    done = subprocess.run(command, env=os.environ | mine, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Instantiated 1 Notification." in done.stdout
+    assert "Instantiated 1 NotificationCommand." in done.stdout
 
 
 # -- a script

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import configparser
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,25 +17,16 @@ from packaging.utils import canonicalize_name
 from bench.services import AllInOne, SeparateProcesses, check_installed
 from deploy import wheels
 from mistral_failover.lab.drill.run import GROUP, DrillRun
-from mistral_failover.mistral.releases import RELEASES, Release
+from mistral_failover.mistral.releases import RELEASES
 from support import guests
 from support.pages import ROOT
+from support.release_sites import Site, made, pins
 from testcloud.errors import CloudError
 
-FOLDER = Path(__file__).with_name("releases")
 LOWEST = "lowest"
-DRILL = ("h11", "starlette>=0.49.1", "uvicorn>=0.30")
-"""What the drill needs besides, of which no release has constraints that matter."""
 CASES = {each.openstack: each for each in RELEASES} | {LOWEST: RELEASES[0]}
 
 pytestmark = pytest.mark.timeout(1200)
-
-
-def pins(release: Release) -> dict[str, str]:
-    """The upper constraints of a release, by the name of the package."""
-    lines = (FOLDER / f"{release.openstack}.txt").read_text("utf-8").splitlines()
-    found = [line for line in lines if not line.startswith("#")]
-    return {canonicalize_name(Requirement(line).name): line for line in found}
 
 
 def requirements() -> list[Requirement]:
@@ -59,24 +47,6 @@ def lower_bounds() -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True)
-class Site:
-    """An environment with a Mistral and the package."""
-
-    release: Release
-    folder: Path
-
-    @property
-    def programs(self) -> Path:
-        """The folder of its programs."""
-        return self.folder / "bin"
-
-    def failover(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run the command line there."""
-        command = [str(self.programs / "failover"), *words]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheels.build(tmp_path_factory.mktemp("wheels"))
@@ -89,29 +59,11 @@ def site(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Site:
     python = guests.interpreters().get(release.python)
     if python is None:
         pytest.skip(f"needs Python {release.python}")
-    package, agent = built
-    # On the disk of uv's cache, whose files it links.
-    folder = ROOT / "build" / "releases" / request.param
-    folder.parent.mkdir(parents=True, exist_ok=True)
     pinned = pins(release)
     if request.param == LOWEST:
         # An old version may need an older one of what only it needs.
         pinned = {k: v.replace("==", "<=") for k, v in pinned.items()} | lower_bounds()
-    constraints = folder.with_name(f"{request.param}.txt")
-    constraints.write_text("\n".join(pinned.values()), "utf-8")
-    uv = (sys.executable, "-m", "uv")
-    subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
-    wanted = [
-        f"mistral=={release.mistral}",
-        f"mistral-failover[mysql] @ {package.as_uri()}",
-        agent,
-        *DRILL,
-    ]
-    if "setuptools" in pinned:
-        wanted.append("setuptools")
-    install = [*uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
-    subprocess.run([*install, "--constraints", constraints, *wanted], check=True)
-    return Site(release, folder)
+    return made(request.param, release, python, built, pinned)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.pages import blocks, page
 from support.waiting import patiently
 
 FOLDER = Path(__file__).parents[2] / ".ansible"
@@ -23,27 +24,13 @@ pytestmark = [
     pytest.mark.skipif(not (FOLDER / "bin").is_dir(), reason="see make test-ansible"),
 ]
 ACTIVE = {"get_param": "active"}
-PLAYBOOK = """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - openstack.cloud.server:
-        name: "{{ name }}-{{ item }}"
-        boot_volume: "{{ name }}-{{ item }}-root"
-        flavor: m1.tiny
-        network: net1
-        auto_ip: false
-        security_groups: []
-        metadata: {role: "{{ name }}-{{ item }}"}
-      loop: [db_a, db_b]
-    - openstack.cloud.volume:
-        name: "{{ name }}-data"
-        size: 1
-        metadata: {role: "{{ name }}-data"}
+PORT = """
     - openstack.cloud.port:
-        name: "{{ name }}-entry"
-        network: net1
+        name: "{{ app }}-entry"
+        network: "{{ network }}"
 """
+PLAYBOOK = blocks(page("ansible"), "yaml")[0].rstrip() + PORT
+"""The page's, and a port that moves."""
 
 
 def played(tmp_path: Path, name: str) -> dict[str, int]:
@@ -56,7 +43,8 @@ def played(tmp_path: Path, name: str) -> dict[str, int]:
         "OS_CLOUD": "emulated",
     }
     command = [str(FOLDER / "bin" / "ansible-playbook"), "-i", "localhost,", "-c", "local"]
-    values = {"name": name, "ansible_python_interpreter": str(FOLDER / "bin" / "python")}
+    values = {"app": name, "image": "tiny", "flavor": "m1.tiny", "network": "net1"}
+    values["ansible_python_interpreter"] = str(FOLDER / "bin" / "python")
     for key, value in values.items():
         command += ["-e", f"{key}={value}"]
     done = subprocess.run(
@@ -76,19 +64,17 @@ def test_a_playbook_that_runs_again_moves_nothing_back(
 ) -> None:
     group = loose(())
     group.members = ("db_a", "db_b")
-    for member in group.members:
-        root = group.make_volume(f"{group.name}-{member}-root")
-        group.api.block_storage.set_volume_bootable_status(root, True)
     del group.ids["data"]
     group.api.block_storage.delete_volume(group.api.block_storage.find_volume(f"{group.name}-data"))
     assert played(tmp_path, group.name)["changed"] == 3
     for member in group.members:
-        group.ids[member] = group.api.compute.find_server(f"{group.name}-{member}").id
+        name = f"{group.name}-{member.replace('_', '-')}"
+        group.ids[member] = group.api.compute.find_server(name).id
     group.ids["data"] = group.api.block_storage.find_volume(f"{group.name}-data").id
     port = group.api.network.find_port(f"{group.name}-entry").id
     file = group.file()
     file["members"] = {
-        "servers": {each: {"tag": f"role={group.name}-{each}"} for each in group.members}
+        "servers": {each: {"tag": f"role={each.replace('_', '-')}"} for each in group.members}
     }
     file["resources"]["entry"] = {
         "type": "port",

@@ -27,6 +27,7 @@ from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.mistral.shipped_workflows import same
 from mistral_failover.model.documents import load_workflow
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.text import counted
 
 
 class Validate(Arguments, Command):
@@ -146,10 +147,11 @@ class Diff(_RegistryCommand):
 
 
 class Remove(_RegistryCommand):
-    """Remove the package's workflows from Mistral.
+    """Remove the package's workflows that belong to your project from Mistral.
 
     Other workflows stay, and so do actions and groups: no failover starts until the workflows are
-    installed again.
+    installed again. Those that Mistral's operator installed for all projects ('mistral-db-manage
+    populate') go when the package is uninstalled and 'populate' runs again.
 
     It asks for confirmation unless --yes is given.
     """
@@ -162,6 +164,7 @@ class Remove(_RegistryCommand):
         with connection.mistral(self.app) as client:
             known = Registry(client, self.namespace(parsed_args))
             there = [name for name in definitions if known.mine(name)]
+            kept = [name for name in definitions if known.of_operator(name)]
             if there:
                 base.confirm(
                     f"Remove {len(there)} workflows: no alarm is handled after that",
@@ -170,7 +173,12 @@ class Remove(_RegistryCommand):
             refused = {name: why for name in there if (why := known.remove(name)) is not None}
         if refused:
             lines = "\n".join(f"{name}: {why}" for name, why in refused.items())
-            raise CommandFailed(f"{lines}\n{len(refused)} could not be removed. [MISTRAL_REFUSED]")
+            raise CommandFailed(
+                f"{lines}\n{len(refused)} could not be removed. {_POPULATED} [MISTRAL_REFUSED]"
+            )
+        if kept:
+            number = counted(len(kept), "workflow")
+            self.app.stderr.write(f"{number} of Mistral's operator stayed. {_POPULATED}\n")
         return ["workflow", "done"], [[name, "removed"] for name in there]
 
 
@@ -178,6 +186,9 @@ def _row(each: WorkflowState) -> list[Any]:
     return [each.name, each.state, each.scope]
 
 
+_POPULATED = (
+    "What 'mistral-db-manage populate' installed goes when it runs again without the package."
+)
 SAME, MISSING, CHANGED, FOREIGN = "same", "missing", "changed", "foreign"
 PREFIX = "failover."
 _FIELDS = "id,project_id,name,namespace,scope,definition"
@@ -342,14 +353,19 @@ class Registry:
 
     def mine(self, name: str) -> bool:
         """Return whether the caller's project has one of this name."""
-        return self._own(name) is not None
+        own = self._own(name)
+        return own is not None and not self._client.is_of_operator(own)
+
+    def of_operator(self, name: str) -> bool:
+        """Return whether Mistral's operator has installed one of this name for all projects."""
+        return any(map(self._client.is_of_operator, self._rows(name)))
 
     def remove(self, name: str) -> str | None:
         """Remove the caller's own: return None, or why Mistral refused it."""
         from mistral_failover.mistral.client import MistralError
 
         own = self._own(name)
-        if own is None:
+        if own is None or not self.mine(name):
             return None
         try:
             self._client.delete_workflow(own["id"], namespace=self._namespace)

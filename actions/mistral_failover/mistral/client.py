@@ -197,6 +197,11 @@ class MistralClient:
         caller's own project: administrators see those of all projects."""
         return row["project_id"] in (UNAUTHENTICATED, self._project())
 
+    def is_of_operator(self, row: WorkflowBody) -> bool:
+        """Return whether something that Mistral lists was installed by its operator, for all
+        projects. In a Mistral without authentication nothing tells that from the caller's own."""
+        return row["project_id"] == UNAUTHENTICATED and self._project() is not None
+
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
         """One request; returns the parsed body, or None for an empty one.
 

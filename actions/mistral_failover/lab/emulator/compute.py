@@ -12,7 +12,15 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import guests, quotas, server_tasks, servers
+from mistral_failover.lab.emulator import (
+    guests,
+    images,
+    ports,
+    quotas,
+    server_tasks,
+    servers,
+    volume,
+)
 from mistral_failover.lab.emulator.state import (
     Host,
     Network,
@@ -248,7 +256,7 @@ def _create(call: Call) -> Any:
         name=str(asked["name"]),
         host=servers.host_of_zone(call.emulation, zone),
         zone=servers.zone_shown(call.emulation, zone),
-        root_volume=_root_volume(call, asked),
+        disks=_disks(call, asked),
         networks=_networks(call, asked),
         image=str(asked.get("imageRef") or ""),
         flavor=str(asked["flavorRef"]),
@@ -278,26 +286,47 @@ def _networks(call: Call, asked: dict[str, Any]) -> list[Network | Port]:
             raise refused(
                 400, f"Network {each.get('uuid') or each.get('port')} could not be found."
             )
+        if isinstance(one, Network) and each.get("fixed_ip"):
+            one = _at_address(call, one, str(each["fixed_ip"]))
         found.append(one)
     return found
 
 
-def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
+def _at_address(call: Call, on: Network, address: str) -> Port:
+    """A port of Nova's with an address that a new server is to have."""
+    if ports.is_taken(call.emulation, on, address):
+        raise refused(400, f"Fixed IP address {address} is already in use on instance.")
+    return ports.make(call.emulation, call.project_id, on, by_nova=True, address=address)
+
+
+def _disks(call: Call, asked: dict[str, Any]) -> list[servers.Disk]:
+    """The volumes that a new server is to have: existing ones, and those that Nova makes of an
+    image."""
+    found = []
     for mapping in asked.get("block_device_mapping_v2") or []:
-        if mapping.get("source_type") == "volume" and str(mapping.get("boot_index")) == "0":
-            volume = call.emulation.state.volumes.get(mapping.get("uuid"))
-            if volume is None or not call.sees(volume.project_id):
-                raise refused(
-                    400,
-                    f"Block Device Mapping is Invalid: failed to get volume {mapping.get('uuid')}.",
-                )
-            if not volume.bootable:
-                raise refused(400, f"Block Device {volume.id} is not bootable.")
-            if volume.status != "available":
-                raise unreservable(volume)
-            delete = bool(mapping.get("delete_on_termination"))
-            return {"id": volume.id, "delete_on_termination": delete}
-    return None
+        root = str(mapping.get("boot_index")) == "0"
+        delete = bool(mapping.get("delete_on_termination"))
+        if mapping.get("source_type") == "volume":
+            found.append(
+                servers.Disk(_free_volume(call, mapping.get("uuid"), root).id, root, delete)
+            )
+        elif mapping.get("destination_type") == "volume":
+            made = volume.of_image(
+                call.emulation, call.project_id, int(mapping.get("volume_size") or 1), call.user_id
+            )
+            found.append(servers.Disk(made.id, root, delete))
+    return found
+
+
+def _free_volume(call: Call, identity: Any, root: bool) -> Volume:
+    found = call.emulation.state.volumes.get(str(identity))
+    if found is None or not call.sees(found.project_id):
+        raise refused(400, f"Block Device Mapping is Invalid: failed to get volume {identity}.")
+    if root and not found.bootable:
+        raise refused(400, f"Block Device {found.id} is not bootable.")
+    if found.status != "available" and not (found.multiattach and found.status == "in-use"):
+        raise unreservable(found)
+    return found
 
 
 def _delete(call: Call) -> Any:
@@ -553,18 +582,17 @@ def _security_groups(call: Call) -> Any:
 
 
 def _images(call: Call) -> Any:
-    """GET /images, up to microversion 2.35: all that a server has."""
+    """GET /images, up to microversion 2.35."""
     if asked_version(call) > (2, 35):
         raise refused(404, "The resource could not be found.")
-    known = {server.image for server in call.emulation.state.servers.values()}
-    ids = sorted(known - {"", *call.emulation.state.config["gone"]})
+    ids = images.listed(call.emulation.state)
     return {"images": [{"id": image, "name": image, "links": []} for image in ids]}
 
 
 def _image(call: Call) -> Any:
     """GET /images/ID, by which Nova asks Glance, up to microversion 2.35."""
     image = call.path("image_id")
-    if asked_version(call) > (2, 35) or image in call.emulation.state.config["gone"]:
+    if asked_version(call) > (2, 35) or not images.exists(call.emulation.state, image):
         raise refused(404, "Image not found.")
     return {"image": {"id": image, "name": image, "status": "ACTIVE"}}
 

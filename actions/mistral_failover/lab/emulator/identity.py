@@ -135,6 +135,7 @@ def catalog(emulation: Emulation, project_id: str) -> list[dict[str, Any]]:
     places = {
         ("identity", "keystone"): "{url}/identity",
         ("compute", "nova"): "{url}/compute/v2.1",
+        ("image", "glance"): "{url}/image",
         ("volumev3", "cinderv3"): "{url}/volume/v3/{project}",
         ("block-storage", "cinder"): "{url}/volume/v3/{project}",
         ("network", "neutron"): "{url}/network",

@@ -221,11 +221,23 @@ def _create_port(call: Call) -> Any:
     project = str(asked.get("project_id") or call.project_id)
     if not call.sees(project):
         raise refused(403, "rule:create_port is disallowed by policy")
-    port = ports.make(call.emulation, project, on, str(asked.get("name") or ""))
+    name, address = str(asked.get("name") or ""), _fixed_address(call, on, asked)
+    port = ports.make(call.emulation, project, on, name, address=address)
     for key in ("device_id", "device_owner"):  # of any server, also of another project
         setattr(port, key, str(asked.get(key) or ""))
     port.pairs = _pairs(call, port, asked.get("allowed_address_pairs") or [])
     return 201, {"port": _port_view(call, port)}
+
+
+def _fixed_address(call: Call, on: Network, asked: dict[str, Any]) -> str | None:
+    """The address that a new port asks for; None: any of its network."""
+    fixed = next(
+        (each["ip_address"] for each in asked.get("fixed_ips") or [] if each.get("ip_address")),
+        None,
+    )
+    if fixed is not None and ports.is_taken(call.emulation, on, fixed):
+        raise refused(409, f"IP address {fixed} already allocated in subnet of network {on.id}.")
+    return fixed
 
 
 def _update_port(call: Call) -> Any:
@@ -267,15 +279,33 @@ def _show_floating(call: Call) -> Any:
 
 
 def _create_floating(call: Call) -> Any:
-    on = _network_of(call, _asked(call, "floatingip"), "floating_network_id")
-    one = ports.make_floating_ip(call.emulation, call.project_id, on)
-    return 201, {"floatingip": _floating_view(call, one)}
+    asked = _asked(call, "floatingip")
+    on, address = _network_of(call, asked, "floating_network_id"), asked.get("floating_ip_address")
+    if address is not None:
+        if not call.admin:  # by Neutron's own policy
+            rule = "rule:create_floatingip:floating_ip_address"
+            raise refused(403, f"({rule}) is disallowed by policy")
+        taken = {each.address for each in call.emulation.state.floating_ips.values()}
+        if address in taken:
+            raise refused(409, f"IP address {address} already allocated in network {on.id}.")
+    one = ports.make_floating_ip(call.emulation, call.project_id, on, address)
+    if asked.get("port_id") is None:
+        return 201, {"floatingip": _floating_view(call, one)}
+    try:
+        return 201, {"floatingip": _associate(call, one, asked["port_id"])}
+    except ApiError:
+        ports.remove(call.emulation, one.id)
+        raise
 
 
 def _update_floating(call: Call) -> Any:
     one, asked = _floating(call), _asked(call, "floatingip")
     _match(call, one.revision)
-    wanted = asked.get("port_id")
+    return {"floatingip": _associate(call, one, asked.get("port_id"))}
+
+
+def _associate(call: Call, one: FloatingIp, wanted: Any) -> dict[str, Any]:
+    """Let a floating IP lead to a port, or to none; return what it is then."""
     port = call.emulation.state.ports.get(str(wanted))
     if wanted is not None and (port is None or not call.sees(port.project_id)):
         raise refused(404, f"Port {wanted} could not be found.")
@@ -291,7 +321,7 @@ def _update_floating(call: Call) -> Any:
     one.revision += 1
     call.emulation.audit.record("floating_ip", floating_ip=one.id, port=one.port_id)
     call.emulation.changed()
-    return {"floatingip": _floating_view(call, one)}
+    return _floating_view(call, one)
 
 
 def _tag(one: Port | FloatingIp, call: Call) -> Any:

@@ -148,8 +148,9 @@ def _show(call: Call) -> Any:
             "output_key": key,
             "description": definitions[key].get("description", "No description given"),
             "output_value": value,
+            **({"output_error": why} if why else {}),
         }
-        for key, value in stacks.outputs(emulation, stack).items()
+        for key, (value, why) in stacks.told_outputs(emulation, stack).items()
     ]
     return {
         "stack": {

@@ -38,6 +38,12 @@ def make(
     return port
 
 
+def is_taken(emulation: Emulation, on: Network, address: str) -> bool:
+    """Whether a port of a network has an address."""
+    rows = emulation.state.ports.values()
+    return any(port.address == address for port in rows if port.network_id == on.id)
+
+
 def make_floating_ip(
     emulation: Emulation, project_id: str, on: Network, address: str | None = None
 ) -> FloatingIp:

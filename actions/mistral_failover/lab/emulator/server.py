@@ -29,6 +29,7 @@ from mistral_failover.lab.emulator import (
     compute_devices,
     control,
     identity,
+    images,
     instance_actions,
     naming,
     network,
@@ -44,6 +45,7 @@ from mistral_failover.lab.emulator.latency import profile
 SERVICES = {
     "identity": identity,
     "compute": compute,
+    "image": images,
     "network": network,
     "load-balancer": balancing,
     "dns": naming,

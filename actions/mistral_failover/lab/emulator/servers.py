@@ -4,6 +4,7 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.lab.emulator import attachments, faults, guests, ports
@@ -15,6 +16,18 @@ from mistral_failover.lab.emulator.web import take_fault
 RUNNING, SHUTDOWN, NOSTATE = 1, 4, 0
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A volume that a server is made with.
+
+    :ivar root: the server boots from it. :ivar delete: it is deleted with the server.
+    """
+
+    volume_id: str
+    root: bool = False
+    delete: bool = False
+
+
 def create(
     emulation: Emulation,
     *,
@@ -22,7 +35,7 @@ def create(
     name: str,
     host: str | None = None,
     owner: list[str] | None = None,
-    root_volume: dict[str, Any] | None = None,
+    disks: Iterable[Disk] = (),
     networks: Iterable[Network | Port] = (),
     server_group: str | None = None,
     **details: Any,
@@ -30,7 +43,7 @@ def create(
     """Boots a server on `host`, or on the live host with the fewest servers.
 
     :param owner: [stack id, resource name] when a stack asked for it.
-    :param root_volume: {"id", "delete_on_termination"} when it boots from a volume.
+    :param disks: the volumes that it is made with.
     :param networks: it gets a port on each network, and the ports that are given.
     :param server_group: it shares a host with others of the group only if there is no other, as by
         the policy soft-anti-affinity.
@@ -50,15 +63,12 @@ def create(
     )
     emulation.state.servers[server.id] = server
     operation = emulation.begin("boot", server=server.id)
-    if root_volume is not None:
-        volume = emulation.state.volumes[root_volume["id"]]
-        attachments.attach_at_boot(
-            emulation,
-            server,
-            volume,
-            attachments.ROOT_DEVICE,
-            delete=root_volume["delete_on_termination"],
+    for disk in disks:
+        volume = emulation.state.volumes[disk.volume_id]
+        device = (
+            attachments.ROOT_DEVICE if disk.root else attachments.next_device(emulation, server)
         )
+        attachments.attach_at_boot(emulation, server, volume, device, delete=disk.delete)
     for each in networks:
         ports.give(emulation, server, each)
     emulation.later("boot", "server.booted", server_id=server.id, operation=operation)

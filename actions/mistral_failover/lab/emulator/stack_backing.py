@@ -5,10 +5,11 @@ Among the latter is OS::Heat::TestResource, which takes `action_wait_secs` (else
 made, to get a new `value` and to be deleted, and whose `fail` lets the first two go wrong.
 """
 
+import json
 import secrets
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oslo_utils import strutils
@@ -28,8 +29,10 @@ from mistral_failover.lab.emulator.state import (
     Attachment,
     Network,
     Port,
+    Server,
     Stack,
     StackResource,
+    Volume,
     new_id,
 )
 from mistral_failover.lab.emulator.templates import (
@@ -87,8 +90,8 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
             emulation,
             host=servers.host_of_zone(emulation, zone),
             zone=servers.zone_shown(emulation, zone),
-            root_volume=_boot_disk(asked),
-            networks=_networks(emulation, asked),
+            disks=_disks(emulation, stack, asked),
+            networks=_networks(emulation, stack, asked),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),
             server_group=(asked.get("scheduler_hints") or {}).get("group"),
@@ -118,13 +121,32 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     return False
 
 
-def _boot_disk(asked: dict[str, Any]) -> dict[str, Any] | None:
-    """The existing volume that a server is to boot from, as Nova is asked for it."""
-    for disk in asked.get("block_device_mapping_v2") or []:
-        if disk.get("volume_id") and str(disk.get("boot_index")) == "0":
-            delete = strutils.bool_from_string(disk.get("delete_on_termination"))
-            return {"id": str(disk["volume_id"]), "delete_on_termination": delete}
-    return None
+_ROOTS = ("vda", "/dev/vda", "sda", "/dev/sda")
+
+
+def _mappings(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The volumes that a server is to be made with, and whether it boots from each."""
+    for each in asked.get("block_device_mapping_v2") or []:
+        if each.get("volume_id") or each.get("image") or each.get("image_id"):
+            yield each, str(each.get("boot_index")) == "0"
+    for each in asked.get("block_device_mapping") or []:
+        if each.get("volume_id"):
+            yield each, each.get("device_name") in _ROOTS
+
+
+def _disks(emulation: Emulation, stack: Stack, asked: dict[str, Any]) -> list[servers.Disk]:
+    """The volumes that a server is made with: existing ones, and those that Nova makes of an
+    image."""
+    zone = servers.zone_shown(emulation, str(asked.get("availability_zone") or ""))
+    found = []
+    for each, root in _mappings(asked):
+        identity = each.get("volume_id")
+        if not identity:
+            size = int(each.get("volume_size") or 1)
+            identity = volume.of_image(emulation, stack.project_id, size, stack.user_id, zone).id
+        delete = strutils.bool_from_string(each.get("delete_on_termination"))
+        found.append(servers.Disk(str(identity), root, delete))
+    return found
 
 
 def _refused_quota(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
@@ -143,37 +165,45 @@ def _refused(emulation: Emulation, asked: dict[str, Any]) -> str:
     """Why no server is made as it was asked for; empty if it is."""
     for each in asked.get("networks") or []:
         name = each.get("network") or each.get("uuid")
-        if name and not each.get("port") and ports.network(emulation, name) is None:
+        if not name or each.get("port"):
+            continue
+        on, address = ports.network(emulation, name), each.get("fixed_ip")
+        if on is None:
             return f"NotFound: Unable to find network with name or id '{name}'"
+        if address and ports.is_taken(emulation, on, address):
+            return f"BadRequest: Fixed IP address {address} is already in use on instance."
     return _refused_disk(emulation, asked)
 
 
 def _refused_disk(emulation: Emulation, asked: dict[str, Any]) -> str:
-    """Why Nova makes no server with that boot disk; empty if it does."""
-    disk = _boot_disk(asked)
-    if disk is None:
-        return ""
-    volume = emulation.state.volumes.get(disk["id"])
-    if volume is None:
-        words = f"Block Device Mapping is Invalid: failed to get volume {disk['id']}."
-    elif volume.status != "available":
-        words = (
-            f"Invalid volume: Volume {volume.id} status must be available or downloading to "
-            f"reserve, but the current status is {volume.status}."
-        )
-    else:
-        return ""
-    return f"BadRequest: {words} (HTTP 400)"
+    """Why Nova makes no server with these volumes; empty if it does."""
+    for identity in [str(e["volume_id"]) for e, _ in _mappings(asked) if e.get("volume_id")]:
+        found = emulation.state.volumes.get(identity)
+        if found is None:
+            words = f"Block Device Mapping is Invalid: failed to get volume {identity}."
+        elif found.status != "available" and not (found.multiattach and found.status == "in-use"):
+            words = (
+                f"Invalid volume: Volume {found.id} status must be available or downloading to "
+                f"reserve, but the current status is {found.status}."
+            )
+        else:
+            continue
+        return f"BadRequest: {words} (HTTP 400)"
+    return ""
 
 
-def _networks(emulation: Emulation, asked: dict[str, Any]) -> list[Network | Port]:
+def _networks(
+    emulation: Emulation, stack: Stack, asked: dict[str, Any]
+) -> Iterator[Network | Port]:
     """The networks and ports of a server."""
-    found = [
-        emulation.state.ports.get(each.get("port"))
-        or ports.network(emulation, each.get("network") or each.get("uuid"))
-        for each in asked.get("networks") or []
-    ]
-    return [each for each in found if each is not None]
+    for each in asked.get("networks") or []:
+        port = emulation.state.ports.get(each.get("port"))
+        on = ports.network(emulation, each.get("network") or each.get("uuid"))
+        address = each.get("fixed_ip")
+        if port is None and on is not None and address:
+            port = ports.make(emulation, stack.project_id, on, by_nova=True, address=address)
+        if (one := port or on) is not None:
+            yield one
 
 
 def _net(emulation: Emulation, stack: Stack, resource: StackResource) -> str:
@@ -450,20 +480,55 @@ def _state_of_attachment(emulation: Emulation, resource: StackResource) -> tuple
     return "busy", ""
 
 
+def _addresses(emulation: Emulation, server: Server) -> dict[str, list[dict[str, Any]]]:
+    """The addresses of a server with their ports, by the names of their networks."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    rows = emulation.state.ports.values()
+    for port in [each for each in rows if each.device_id == server.id]:
+        row = {"addr": port.address, "port": port.id, "version": 4}
+        row |= {"OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port.mac}
+        found.setdefault(emulation.state.networks[port.network_id].name, []).append(row)
+    return found
+
+
+def _of_volume(emulation: Emulation, made: Volume) -> dict[str, Any]:
+    """The attributes of a volume: text, as Heat has them."""
+    rows = emulation.state.attachments_of(volume_id=made.id)
+    attached = [
+        {"server_id": row.server_id, "device": row.device, "volume_id": made.id}
+        for row in rows
+        if row.in_cinder
+    ]
+    return {
+        "name": made.name,
+        "display_name": made.name,
+        "size": str(made.size),
+        "status": made.status,
+        "bootable": str(made.bootable).lower(),
+        "multiattach": str(made.multiattach),
+        "encrypted": str(made.encrypted),
+        "availability_zone": made.zone,
+        "metadata_values": made.metadata,
+        "attachments": json.dumps(attached),
+        "attachments_list": attached,
+    }
+
+
 def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     """A resource's attributes: its properties, and what the object behind it has."""
     state, identity = emulation.state, resource.physical_id
     server, made = state.servers.get(identity), state.volumes.get(identity)
     port, floating = state.ports.get(identity), state.floating_ips.get(identity)
     balancer = state.load_balancers.get(identity)
-    found: dict[str, Any] = {**resource.properties, "name": resource.name, "show": {}}
+    found: dict[str, Any] = {**resource.properties, "name": resource.name}
     if server is not None:
         addresses = ports.addresses(emulation, server.id)
         first = next((each[0] for each in addresses.values() if each), "")
         found |= {"name": server.name, "networks": addresses, "first_address": first}
         found |= {"accessIPv4": "", "instance_name": f"instance-{server.id[:8]}"}
+        found |= {"addresses": _addresses(emulation, server), "tags": server.tags}
     elif made is not None:
-        found |= {"name": made.name, "size": str(made.size), "status": made.status}
+        found |= _of_volume(emulation, made)
     elif port is not None:
         found |= {"name": port.name, "mac_address": port.mac, "status": port.status}
         found |= {

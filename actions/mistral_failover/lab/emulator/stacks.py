@@ -240,6 +240,13 @@ def _advance(emulation: Emulation, stack: Stack, name: str, goal: dict[str, Any]
     kind = behind(definition["type"], stack.registry)
     resource.alias = definition["type"]
     resource.generation = stack.generation
+    if resource.external or (external := definition.get("external_id")) is not None:
+        if not resource.external:
+            resource.type, resource.external = kind, True
+            resource.physical_id = str(resolve(external, scope(emulation, stack)))
+            _set_resource(stack, resource, "CHECK", "COMPLETE")
+            emulation.after(0, "stack.part_settled", stack_id=stack.id, name=name)
+        return True
     if resource.action == "INIT":
         resource.type, resource.properties = kind, asked
         _make(emulation, stack, resource)
@@ -308,14 +315,38 @@ def scope(emulation: Emulation, stack: Stack) -> Scope:
 
 def outputs(emulation: Emulation, stack: Stack) -> dict[str, Any]:
     """The outputs of a stack; of one that cannot be told, None."""
+    return {name: value for name, (value, _why) in told_outputs(emulation, stack).items()}
+
+
+def told_outputs(emulation: Emulation, stack: Stack) -> dict[str, tuple[Any, str]]:
+    """The outputs of a stack, each with why it cannot be told; empty if it can."""
     within, found = scope(emulation, stack), {}
+    missing: list[str] = []
+
+    def attribute(name: str, path: list[Any]) -> Any:
+        resource = stack.resources.get(name)
+        if resource and path and not _has(emulation, resource, str(path[0])):
+            missing.append(f"the attribute {path[0]} of {resource.alias}")
+        return within.attribute(name, path)
+
+    watched = replace(within, attribute=attribute)
     for name, definition in (stack.template.get("outputs") or {}).items():
+        missing.clear()
+        value, why = None, ""
         try:
-            there = holds(definition.get("condition", True), within)
-            found[name] = resolve(definition.get("value"), within) if there else None
-        except TemplateError:
-            found[name] = None
+            if holds(definition.get("condition", True), within):
+                value = resolve(definition.get("value"), watched)
+        except TemplateError as error:
+            why = f"{error.kind}: {error}"
+        if missing:
+            why = f"The emulated cloud does not have {', '.join(dict.fromkeys(missing))}."
+        found[name] = value, why
     return found
+
+
+def _has(emulation: Emulation, resource: StackResource, attribute: str) -> bool:
+    """Whether a resource has an attribute; a group has those of its members."""
+    return resource.type in GROUPS or attribute in attributes(emulation, resource)
 
 
 def _reference(emulation: Emulation, resource: StackResource) -> str | None:
@@ -336,7 +367,8 @@ def _attribute(emulation: Emulation, resource: StackResource, path: list[Any]) -
 
 def _group_attribute(emulation: Emulation, group: StackResource, path: list[Any]) -> Any:
     """An attribute of a group: of its own, of one member (``resource.NAME``), or of all members as
-    a list (``outputs_list``; any other word of a resource group) or a map (``outputs``)."""
+    a list (``outputs_list``; any other word of a resource group) or a map (``outputs``,
+    ``attributes``)."""
     name, *rest = str(path[0]), *path[1:]
     own = attributes(emulation, group)
     nested = emulation.state.stacks.get(group.physical_id)
@@ -350,9 +382,9 @@ def _group_attribute(emulation: Emulation, group: StackResource, path: list[Any]
             return None
         way = [*inner, *rest]
         return _attribute(emulation, found, way) if way else _reference(emulation, found)
-    way = rest if name in ("outputs", "outputs_list") else path
+    way = rest if name in ("outputs", "outputs_list", "attributes") else path
     values = {each.name: _attribute(emulation, each, way) for each in members.values() if way}
-    return values if name == "outputs" else [*values.values()]
+    return values if name in ("outputs", "attributes") else [*values.values()]
 
 
 def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
@@ -397,7 +429,7 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
     _set_resource(stack, resource, "DELETE", "IN_PROGRESS")
     if stack_backing.lingers(emulation, stack, resource):
         return
-    if _is_retained(stack, resource):
+    if resource.external or _is_retained(stack, resource):
         _drop(stack, resource)
         return
     trouble = _unmake(emulation, resource.physical_id)

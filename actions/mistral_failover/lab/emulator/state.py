@@ -488,7 +488,8 @@ class StackResource:
 
     INIT COMPLETE: its turn to be made has not come. `retired_id` is what it replaced and is yet to
     be deleted, `retired_reason` why the latest update could not. `alias` is what the template calls
-    its `type`, `refused` why Nova has not even begun to make its server.
+    its `type`, `refused` why Nova has not even begun to make its server. `external`: what is behind
+    it was there before (`external_id`), and stays.
     """
 
     name: str
@@ -506,6 +507,7 @@ class StackResource:
     reason: str = "state changed"
     generation: int = 0
     busy_until: float = 0.0
+    external: bool = False
 
 
 @dataclass

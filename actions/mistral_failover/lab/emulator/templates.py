@@ -177,6 +177,8 @@ def _check_resource(
     kind = behind(definition["type"], registry)
     if is_template(kind):
         parse(files[kind], files, without(registry, definition["type"]))
+    if definition.get("external_id") is not None:
+        return
     properties = definition.get("properties") or {}
     for needed in _NEEDED.get(kind, ()):
         if needed not in properties:
@@ -343,7 +345,8 @@ def members_template(resource: StackResource, nested: Stack | None) -> dict[str,
     else:
         definition = asked["resource_def"]
         count = int(asked.get("count") or 1)
-        members = {str(n): _numbered(definition, str(n)) for n in range(count)}
+        word = str(asked.get("index_var") or "%index%")
+        members = {str(n): _numbered(definition, word, str(n)) for n in range(count)}
     return {"heat_template_version": "2015-04-30", "resources": members}
 
 
@@ -359,9 +362,10 @@ def _scaled(asked: dict[str, Any], nested: Stack | None) -> list[str]:
     return names + [short_id() for _ in range(size - len(names))]
 
 
-def _numbered(definition: Any, number: str) -> Any:
+def _numbered(definition: Any, word: str, number: str) -> Any:
+    """A member's definition, with its number in place of a word."""
     if isinstance(definition, dict):
-        return {key: _numbered(value, number) for key, value in definition.items()}
+        return {key: _numbered(value, word, number) for key, value in definition.items()}
     if isinstance(definition, list):
-        return [_numbered(value, number) for value in definition]
-    return definition.replace("%index%", number) if isinstance(definition, str) else definition
+        return [_numbered(value, word, number) for value in definition]
+    return definition.replace(word, number) if isinstance(definition, str) else definition

@@ -14,7 +14,13 @@ from starlette.routing import Route
 from mistral_failover.lab.emulator import attachments, quotas
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.servers import zone_shown
-from mistral_failover.lab.emulator.state import Attachment, Snapshot, Volume, new_id
+from mistral_failover.lab.emulator.state import (
+    DEFAULT_ZONE,
+    Attachment,
+    Snapshot,
+    Volume,
+    new_id,
+)
 from mistral_failover.lab.emulator.web import (
     ApiError,
     Call,
@@ -224,6 +230,18 @@ def create(
     operation = emulation.begin("volume_create", volume=volume.id, **origin)
     emulation.later("volume_create", "volume.created", volume_id=volume.id, operation=operation)
     return volume
+
+
+def of_image(
+    emulation: Emulation, project_id: str, size: int, user_id: str, zone: str = DEFAULT_ZONE
+) -> Volume:
+    """Makes a volume of `size` GiB that has an image, as Nova does for a server that boots from
+    it."""
+    now = time.time()
+    made = Volume(new_id(), project_id, "", size, now, now, "available", bootable=True)
+    made.user_id, made.zone = user_id, zone
+    emulation.state.volumes[made.id] = made
+    return made
 
 
 @transition("volume.created")
