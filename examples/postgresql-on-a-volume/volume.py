@@ -288,9 +288,10 @@ def down(mode: Mode) -> None:
                 break
             users = _users(uses)
             begun = begun or time.monotonic()
-            for pid in users if number is not None else ():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            for pid in users:
+                if number is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
             time.sleep(PAUSE)
         else:
             return
