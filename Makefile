@@ -62,9 +62,10 @@ simulate: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
 
-# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most.
+# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most,
+# by default 300 plays.
 simulate-mutants: $(STAMP)
-	cd tests && ../$(BIN)/python -m simulation.mutants --seconds $(or $(SECONDS),300)
+	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
 
 # New plays for three minutes, those that ever failed, and some of the faults.
 test-simulation: $(STAMP)

@@ -144,6 +144,12 @@ def ambushed(play: Play, random: Random) -> None:
     world.ambushes[point] = strike
 
 
+@_move(10)
+def delivered_twice(play: Play, _random: Random) -> None:
+    """Mistral gives the next chain to two executors: a message that was delivered again."""
+    play.world.delivered_twice += 1
+
+
 # -- the network and the store
 
 
@@ -376,6 +382,7 @@ def heal(play: Play) -> None:
     world.tell("the world heals")
     world.wire.troubles.clear()
     world.ambushes.clear()
+    world.delivered_twice = 0
     world.store.away.clear()
     world.store.unanswered.clear()
     emulation.state.api_faults.clear()

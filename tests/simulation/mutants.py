@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 
 PACKAGE = "mistral_failover"
+PLAYS = 300
+"""The plays in which a mutant has to be found, unless a time is given."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ def main() -> int:
     """Play with each mutant until it is found; exit code 1 if one is not."""
     parser = argparse.ArgumentParser(prog="simulation.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each, at most")
+    parser.add_argument("--seconds", type=float, help="for each, at most; by default 300 plays")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     missed = 0
@@ -248,7 +250,9 @@ def main() -> int:
     for name in chosen.names or BY_NAME:
         begun = time.monotonic()
         command = [sys.executable, "-m", "simulation", "--mutant", name, "--until-broken"]
-        command += ["--seconds", str(chosen.seconds), "--seed", str(chosen.seed), "--quick"]
+        limit = ["--count", str(PLAYS)] if chosen.seconds is None else []
+        command += limit or ["--seconds", str(chosen.seconds)]
+        command += ["--seed", str(chosen.seed), "--quick"]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         ended = subprocess.run(command, capture_output=True, text=True, env=environment)
         lines = ended.stdout.splitlines()

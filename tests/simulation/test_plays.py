@@ -16,9 +16,9 @@ pytestmark = pytest.mark.simulated
 TESTS = Path(__file__).parents[1]
 FRESH = float(os.environ.get("SIMULATED_SECONDS", "180"))
 """For how many seconds new seeds are played."""
-FOUND = (1, 18, 2055, 3000)
+FOUND = (4, 1033, 2055, 11076, 40231, 60199)
 """Seeds of plays that once broke a promise, or showed a fault of the simulation."""
-CHOSEN = ("superseded-goes-on", "move-before-proof", "early-proof", "down-unsaid")
+CHOSEN = ("release-before-proof", "never-woken")
 """Mutants that CI plays; the others by `make simulate-mutants`."""
 
 
@@ -32,6 +32,7 @@ def _simulate(*arguments: str, module: str = "simulation") -> subprocess.Complet
     )
 
 
+@pytest.mark.timeout(0)
 def test_the_same_seed_plays_the_same_line_by_line() -> None:
     first, second = (_simulate("--seed", "7", "--verbose") for _ in range(2))
     journal = [line for line in first.stdout.splitlines() if re.match(r" +\d+\.\d{3} ", line)]
@@ -40,6 +41,7 @@ def test_the_same_seed_plays_the_same_line_by_line() -> None:
     assert journal == again
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_play_that_once_failed_keeps_the_promises(seed: int) -> None:
     ended = _simulate("--seed", str(seed), "--quick")
@@ -47,15 +49,15 @@ def test_a_play_that_once_failed_keeps_the_promises(seed: int) -> None:
 
 
 @pytest.mark.timeout(0)
-def test_new_plays_keep_the_promises(record_property: object) -> None:
+def test_new_plays_keep_the_promises() -> None:
     ended = _simulate("--seconds", str(FRESH))
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("mutant", CHOSEN)
 def test_a_deliberate_fault_is_found(mutant: str) -> None:
-    ended = _simulate("--seconds", "240", mutant, module="simulation.mutants")
+    ended = _simulate(mutant, module="simulation.mutants")
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -206,6 +206,8 @@ class World:
         self.spare: list[Executor] = []
         self.volume = ""
         self._servers: dict[str, str] = {}
+        self.delivered_twice = 0
+        """How many of the next chains Mistral also gives to another executor."""
         self.ambushes: dict[str, Callable[[Process], None]] = {}
         """What happens to the next process that reaches a fault point, by the point."""
         self.group_id = ""
@@ -362,6 +364,11 @@ class World:
 
     def drive(self, executor: Executor, traversal: str) -> Any:
         """Carry a traversal out as the tasks of a chain do, until it ends or its task fails."""
+        others = [each for each in self.executors if each.usable and each is not executor]
+        if self.delivered_twice and others:
+            self.delivered_twice -= 1
+            other = self.scheduler.random.choice(others)
+            other.begin("chain again", lambda each: self.drive(each, traversal))
         while True:
             answer = executor.run(recovery_actions.Advance(traversal, "end"))
             if isinstance(answer, Result):
