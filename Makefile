@@ -67,7 +67,7 @@ simulate: $(STAMP)
 simulate-mutants: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
 
-# New plays for three minutes, those that ever failed, and some of the faults.
+# Some 150 plays, those that ever failed, and some of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 
