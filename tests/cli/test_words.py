@@ -149,7 +149,8 @@ def test_who_answers_late_is_asked_again_if_a_sign_has_changed(
         now[0] += took
         alive = len(seen) > 1
         sign = {"about": "agent", "says": "heard", "ago": 7.0, "alive": alive}
-        return {"group": "g", "member": "db_a", "signs": [sign], "sentence": "Two may write."}
+        words = {"afterwards": "", "sentence": "Two may write."}
+        return {"group": "g", "member": "db_a", "signs": [sign], **words}
 
     read = Terminal.readline
 

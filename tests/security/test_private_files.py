@@ -229,6 +229,7 @@ WITHOUT_SECRETS = {
     "resources/fence/programs.py": "whether a program can be run",
     "server/credential.py": "the project of the credential",
     "server/emulated.py": "an example of the package",
+    "resources/fence/ceph.py": "a program of the package",
     "server/options.py": "read again if it has a secret",
     "server/state_dir.py": "the lock, and where a server runs",
     "served_certificate.py": "the certificate; the key is opened as a secret",

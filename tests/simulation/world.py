@@ -513,4 +513,5 @@ DOCUMENT = {
         },
     },
     "fence": ["stop", "confirm"],
+    "limits": {"patience": 120},
 }

@@ -240,7 +240,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
                 service=service(
                     "DEGRADED",
                     f"db_b failed the last rehearsal ({FAILED_REHEARSAL['reason']})",
-                    needs=[need("REHEARSE", member="db_b").document()],
+                    needs=[need("REHEARSE", member="db_b", role="active").document()],
                     standbys=["db_b"],
                 ),
             )

@@ -33,7 +33,7 @@ def test_before_the_confirmation_it_is_said_what_comes_next(
     asked: Any = Evidence(group.name, "db_a").run(context)
 
     assert (WAITS in found["sentence"]) is not deletes
-    assert (WAITS in asked["sentence"]) is not deletes
+    assert (WAITS in asked["afterwards"]) is not deletes
 
 
 def test_a_volume_that_is_not_detached_yet_is_not_taken_for_a_stranger_s(

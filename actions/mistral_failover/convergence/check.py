@@ -279,7 +279,10 @@ def _hand_out(
     # Until then it is not final what the cloud shows. A request for the same thing disturbs
     # nothing: its operation continues, and looks.
     continued = _continues(record, verb, carried)
-    unsettled = [each for each in tx.unsettled(record.group_id) if _concerns(each, record, verb)]
+    stack = checked.group.rehearses is None
+    unsettled = [
+        each for each in tx.unsettled(record.group_id) if _concerns(each, record, verb, stack=stack)
+    ]
     others = [each for each in unsettled if not continued or each.record_id != record.id]
     if others:
         return _wait_until_settled(tx, checked, verb, max(others, key=lambda each: each.settles_at))
@@ -302,11 +305,12 @@ def _hand_out(
     return Step(what, operation=operation)
 
 
-def _concerns(request: Unsettled, record: Record, verb: Verb) -> bool:
+def _concerns(request: Unsettled, record: Record, verb: Verb, *, stack: bool) -> bool:
     """Return whether a request may change what an operation is about.
 
     Those of its own name do, and if it makes something on a member, those that stop or replace that
-    member's server. What belongs to no member is about the stack, whatever its name. A fence waits
+    member's server. What belongs to no member is about the stack, whatever its name, unless the
+    group has none (``stack``): each copy of a rehearsal is a thing of its own. A fence waits
     for nothing: it only stops what a late request would stop, too, and looks before it believes.
     """
     if record.name.startswith(FENCE_PREFIX):
@@ -314,7 +318,7 @@ def _concerns(request: Unsettled, record: Record, verb: Verb) -> bool:
     if request.name == record.name:
         return True
     if record.member is None:
-        return request.member is None and not request.name.startswith(_OF_SERVERS)
+        return stack and request.member is None and not request.name.startswith(_OF_SERVERS)
     return verb != Verb.DELETE and request.name in (
         fence_name(record.member),
         replace_name(record.member),
