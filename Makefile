@@ -67,7 +67,7 @@ simulate: $(STAMP)
 simulate-mutants: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
 
-# Some 150 plays, those that ever failed, and some of the faults.
+# Sixty plays, those that ever failed, and one of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 

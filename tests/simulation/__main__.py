@@ -35,17 +35,20 @@ def main() -> int:
     from simulation.world import World
 
     logging.disable()  # the journal has what happens, and the oracle hears of defects
+    gc.disable()  # when it runs, and so what ends by it, is no matter of a seed
     world = World(scheduler)
     world.build()
     gc.freeze()
     print(f"the world is built in {clock() - begun:.1f} s; seeds from {first}", flush=True)
     kept = None if chosen.keep is None else tuple(map(int, filter(None, chosen.keep.split(","))))
+    these = list(map(int, chosen.seeds.split(","))) if chosen.seeds else []
+    plays = len(these) or chosen.count
     begun, count, failovers, failures = clock(), 0, 0, 0
     states: Counter[str] = Counter()
     made: Counter[str] = Counter()
     met: Counter[str] = Counter()
-    while count < chosen.count if chosen.seconds is None else clock() - begun < chosen.seconds:
-        plan = Plan(first + count, kept)
+    while count < plays if chosen.seconds is None else clock() - begun < chosen.seconds:
+        plan = Plan(these[count] if these else first + count, kept)
         outcome = in_child(world, plan, lines=chosen.verbose)
         count, failovers = count + 1, failovers + outcome.failovers
         states[outcome.state] += 1
@@ -80,6 +83,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the first; by default any")
+    parser.add_argument("--seeds", help="only these, such as 4,1033")
     parser.add_argument("--count", type=int, default=1, help="how many plays")
     parser.add_argument("--seconds", type=float, help="instead: for how long")
     parser.add_argument("--keep", help="only these moves of the play, such as 1,4")

@@ -9,6 +9,7 @@ installed before anything of them is imported, in a process of its own.
 from __future__ import annotations
 
 import _thread
+import concurrent.futures
 import datetime as calendar
 import functools
 import itertools
@@ -237,6 +238,18 @@ def _install_threads(scheduler: Scheduler) -> None:
     parts._register_atexit = lambda *_args, **_options: None
     queues: Any = queue
     queues.SimpleQueue, queues.time = queues._PySimpleQueue, time.monotonic
+    numbers = itertools.count(1)
+
+    def number(self: Any) -> int:
+        """Where the object is in memory differs from run to run, and with it the order of a set."""
+        found: int | None = self.__dict__.get("_failover_number")
+        if found is None:
+            found = self.__dict__["_failover_number"] = next(numbers)
+        return found
+
+    parts.Thread.__hash__ = number
+    futures: Any = concurrent.futures.Future
+    futures.__hash__ = number
     main: Any = threading.main_thread()
     threading._active[_MAIN] = main  # type: ignore[attr-defined]
     _thread.get_ident = ident

@@ -7,7 +7,6 @@ one play in the next.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import math
@@ -221,7 +220,6 @@ def in_child(world: World, plan: Plan, *, lines: bool = False) -> Outcome:
     if (child := os.fork()) == 0:
         try:
             os.close(reading)
-            gc.disable()  # it ends soon
             try:
                 world.fork()
                 outcome = play(world, plan)
