@@ -100,6 +100,16 @@ REHEARSED = {
     "reason": "",
     "on": ["db_b"],
     "to_service": 12.0,
+    "members": [
+        {
+            "member": "db_b",
+            "role": "active",
+            "at": NOW - 20_000,
+            "status": "PASSED",
+            "reason": "",
+            "to_service": 12.0,
+        }
+    ],
     "schedule": "every 7d, between 02:00-05:00 UTC",
     "missed_since": None,
 }
