@@ -23,8 +23,8 @@ import yaml
 
 from mistral_failover.server import secret
 from support.alarm_bodies import ALERT, MASAKARI, WEBHOOK
+from support.debian import program
 from support.pages import ROOT
-from support.senders import program
 from support.servers import ServerProcess
 from support.waiting import until
 from testcloud.apis import free_port

@@ -14,14 +14,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from bench.services import AllInOne, SeparateProcesses, check_installed
+from bench.services import SeparateProcesses
 from deploy import wheels
 from mistral_failover.lab.drill.run import GROUP, DrillRun
 from mistral_failover.mistral.releases import RELEASES
 from support import guests
 from support.pages import ROOT
-from support.release_sites import Site, made, pins
-from testcloud.errors import CloudError
+from support.release_sites import Site, made, mistral_of, pins
 
 LOWEST = "lowest"
 CASES = {each.openstack: each for each in RELEASES} | {LOWEST: RELEASES[0]}
@@ -69,13 +68,7 @@ def site(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Site:
 @pytest.fixture(scope="module")
 def scene(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeparateProcesses]:
     """That Mistral, which runs beside an emulated cloud."""
-    try:
-        check_installed()
-    except CloudError as missing:
-        pytest.skip(str(missing))
-    folder = tmp_path_factory.mktemp("scene")
-    services = AllInOne(folder / "services", 1, site.programs)
-    with SeparateProcesses(folder, services=services, more={}, idle_exit=900.0) as running:
+    with mistral_of(site, tmp_path_factory.mktemp("scene")) as running:
         yield running
 
 

@@ -12,16 +12,15 @@ import openstack
 import pytest
 import sqlalchemy as sa
 
-from bench.services import AllInOne, SeparateProcesses, check_installed
+from bench.services import SeparateProcesses
 from deploy import wheels
 from mistral_failover.lab.drill.run import GROUP, DrillRun
 from mistral_failover.lab.drill.scene import CLOUD
 from mistral_failover.mistral.releases import RELEASES
 from mistral_failover.store import tables
 from support import guests
-from support.release_sites import Site, made, pins
+from support.release_sites import Site, made, mistral_of, pins
 from support.waiting import until
-from testcloud.errors import CloudError
 
 OTHERS = """\
 version: '2.0'
@@ -48,13 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.fixture(scope="module")
 def scene(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeparateProcesses]:
-    try:
-        check_installed()
-    except CloudError as missing:
-        pytest.skip(str(missing))
-    folder = tmp_path_factory.mktemp("scene")
-    services = AllInOne(folder / "services", 1, site.programs)
-    with SeparateProcesses(folder, services=services, more={}, idle_exit=900.0) as running:
+    with mistral_of(site, tmp_path_factory.mktemp("scene")) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 
-from simulation import library, mutants
+from simulation import mutants, standard_library
 from simulation.scheduler import Scheduler
 
 
@@ -28,7 +28,7 @@ def main() -> int:
         first = random.SystemRandom().randrange(10**9)
     begun = clock()
     scheduler = Scheduler(0)
-    library.install(scheduler)
+    standard_library.install(scheduler)
     if chosen.mutant:
         mutants.install(chosen.mutant)
     from simulation.play import Plan, in_child, shrink
@@ -60,7 +60,8 @@ def main() -> int:
         if outcome.broken:
             failures += 1
             print(f"seed {plan.seed}: {'; '.join(outcome.broken[:3])}", flush=True)
-            print("\n".join(outcome.lines[-5:]) if not outcome.journal else "", end="")
+            if not outcome.journal:
+                print("\n".join(outcome.lines))
             if kept is None and not chosen.verbose and outcome.journal and not chosen.quick:
                 fewest = shrink(world, plan, outcome.broken)
                 numbers = ",".join(map(str, fewest.kept or ()))
@@ -75,7 +76,7 @@ def main() -> int:
     )
     for title, counted in (("came to", states), ("moves", made), ("troubles", met)):
         print(f"{title}: " + ", ".join(f"{each} {n}" for each, n in counted.most_common()))
-    world.store.remove()
+    world.remove()
     sys.stdout.flush()
     os._exit(1 if failures else 0)
 

@@ -239,7 +239,7 @@ def api_fault(play: Play, random: Random) -> None:
 @_move(8)
 def guest_fails(play: Play, random: Random) -> None:
     """A guest crashes or hangs; mostly an alarm tells, perhaps twice. An application that ends
-    while its server runs is not among these: docs/observation.md says that nobody sees it."""
+    while its server runs is not among these: docs/observation.md says that it stays unknown."""
     member = _member(play, random)
     fault = random.choice(("crash", "crash", "hang"))
     _strike(play, member, fault)
@@ -302,7 +302,7 @@ def _alarms(play: Play, random: Random, member: str) -> None:
 
 @_move(3)
 def false_alarm(play: Play, random: Random) -> None:
-    """An alarm about a member of which nobody knows anything bad."""
+    """An alarm about a member that may be well."""
     member = random.choice(MEMBERS)
     play.on_executor(random, "alarm", lambda each: play.world.alarm(each, member))
 

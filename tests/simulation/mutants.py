@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     _one(
         "anyone-answers",
-        "an answer counts whoever gives it",
+        "an answer counts also if another service gives it",
         "cloud.answers",
         '    return "" if _is_marked(answer) else _OTHERS\n',
         '    return ""\n',

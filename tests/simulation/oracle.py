@@ -121,7 +121,7 @@ class Oracle:
         (active,) = status["roles"].values() if status["roles"] else (None,)
         serving = self.serving()
         if serving != [active]:
-            return f"COMPLETE on {active}, but {serving or 'nobody'} serves"
+            return f"COMPLETE on {active}, but {serving or 'no member'} serves"
         for stack in self.world.emulation.state.stacks.values():
             if stack.name == GROUP and stack.parameters.get("active") != active:
                 return f"COMPLETE on {active}, but the stack has {stack.parameters.get('active')}"

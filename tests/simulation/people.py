@@ -26,7 +26,7 @@ _SERVERS = {
 
 def follow(show: Play, status: Mapping[str, Any], random: Random, *, otherwise: bool) -> list[str]:
     """Do what status says; return the codes of the remedies that were tried, in parentheses of
-    those that nobody in this world can carry out. ``otherwise``: take the other way that it
+    those that cannot be carried out in this world. ``otherwise``: take the other way that it
     names."""
     found = [each for each in advice.needs(status) if not each.remedy.optional]  # type: ignore[arg-type]
     if otherwise:

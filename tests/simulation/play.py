@@ -65,7 +65,9 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of a play. ``journal``: its hash. ``states``: what the group came to."""
+    """What came of a play. ``journal``: its hash, empty if the play did not come to its end.
+    ``state``: what the group came to. ``moves``, ``troubles``: how many there were of each.
+    ``lines``: the journal, or why there is none."""
 
     seed: int
     broken: list[str] = field(default_factory=list)
@@ -75,7 +77,6 @@ class Outcome:
     turns: int = 0
     moves: dict[str, int] = field(default_factory=dict)
     troubles: dict[str, int] = field(default_factory=dict)
-    codes: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
 
@@ -159,7 +160,7 @@ def _until(
 
 
 def _status(show: Play, random: Random) -> Mapping[str, Any] | None:
-    """Ask for status, as a person does; None without an answer within a minute."""
+    """Ask for status, as a person does; None without an answer at once."""
     found: list[Mapping[str, Any]] = []
     if (executor := show.executor(random)) is None:
         return None
@@ -226,7 +227,7 @@ def in_child(world: World, plan: Plan, *, lines: bool = False) -> Outcome:
             except BaseException as error:  # noqa: BLE001 - the parent tells
                 trace = "".join(traceback.format_exception(error)[-6:])
                 outcome = Outcome(plan.seed, [f"the simulation raised {error!r}"], lines=[trace])
-            if not lines:
+            if outcome.journal and not lines:
                 outcome.lines = []
             with os.fdopen(writing, "w") as pipe:
                 json.dump(asdict(outcome), pipe)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated world: an emulated cloud, a state store, and processes that run the product's code.
 
-Import this only after `simulation.library` is installed; `simulation.__main__` does both.
+Import this only after `simulation.standard_library` is installed; `simulation.__main__` does both.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from mistral_failover.lab.emulator.latency import profile
 from mistral_failover.lab.emulator.server import application
 from mistral_failover.runtime import process as product_process
 from mistral_failover.store import database as product_database
-from simulation.library import Lock
 from simulation.scheduler import BEGIN, Process, Scheduler
+from simulation.standard_library import Lock
 from simulation.wire import Loop, Wire
 
 URL = "http://127.0.0.1:1"
@@ -141,7 +141,7 @@ class Store:
         self.folder, self.file = folder, folder / "store.sqlite"
 
     def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
-        """Return what is in it, as nobody of the product does."""
+        """Return what is in it, past the product's own code."""
         with contextlib.closing(sqlite3.connect(self.file)) as connection:
             return connection.execute(query, given).fetchall()
 
@@ -227,6 +227,11 @@ class World:
         disks = self.store.folder / "disks"
         shutil.copytree(self.emulation._disks, disks)
         self.emulation._disks = disks
+
+    def remove(self) -> None:
+        """Remove what it has on disk."""
+        self.emulation.stop()
+        self.store.remove()
 
     def _close_agents(self) -> None:
         """Close the agents' files; each begins again when it is asked for something."""

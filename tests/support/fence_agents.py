@@ -6,13 +6,8 @@ Without them their tests are skipped.
 
 from __future__ import annotations
 
-import os
-import sys
-from functools import partial
-
-from support.chromium import Traces
-from testcloud.errors import CloudError
-from testcloud.packages import DEBIAN_FOR_MACHINES, install_debian
+from support.debian import install
+from testcloud.packages import DEBIAN_FOR_MACHINES
 
 DEBIAN = {
     name: DEBIAN_FOR_MACHINES[name]
@@ -23,14 +18,8 @@ DEBIAN = {
 
 def main() -> None:
     """Install what is missing, if that is possible."""
-    if os.geteuid() != 0:
-        return
-    try:
-        why = "fences by power switches and by Ceph are tested with it"
-        tell = partial(print, flush=True)
-        install_debian({**DEBIAN, "openssl": "openssl"}, Traces(), tell, why)
-    except CloudError as error:
-        print(f"{error}\n{error.remedy}", file=sys.stderr)
+    why = "fences by power switches and by Ceph are tested with it"
+    install({**DEBIAN, "openssl": "openssl"}, why)
 
 
 if __name__ == "__main__":

@@ -7,51 +7,30 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
-import pytest
-
-from support.chromium import Traces
+from support import debian
 from support.gateway import Authority
 from testcloud.apis import free_port
-from testcloud.errors import CloudError
-from testcloud.packages import install_debian
 
 DEBIAN = {"tinyproxy-bin": "tinyproxy", "nginx-light": "nginx"}
 """The packages, and the programs by which they are seen to be there."""
-_PLACES = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def main() -> None:
     """Install what is missing, if that is possible."""
-    if os.geteuid() != 0:
-        return
-    try:
-        why = "clouds and servers behind proxies are tested with it"
-        install_debian(DEBIAN, Traces(), partial(print, flush=True), why)
-    except CloudError as error:
-        print(f"{error}\n{error.remedy}", file=sys.stderr)
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name, path=_PLACES)
-    if found is None:
-        pytest.skip(f"there is no {name}")
-    return found
+    debian.install(DEBIAN, "clouds and servers behind proxies are tested with it")
 
 
 @contextmanager
 def tinyproxy(folder: Path, *more: str) -> Iterator[str]:
     """Run a forward proxy; gives its URL. ``more``: lines of its configuration."""
-    program, port, file = _program("tinyproxy"), free_port(), folder / "tinyproxy.conf"
+    program, port, file = debian.program("tinyproxy"), free_port(), folder / "tinyproxy.conf"
     log = folder / "tinyproxy.log"
     lines = (f"Port {port}", "Listen 127.0.0.1", "Timeout 60", f'LogFile "{log}"', "MaxClients 50")
     file.write_text("\n".join((*lines, "LogLevel Connect", *more)) + "\n")
@@ -65,7 +44,7 @@ def nginx(
 ) -> Iterator[str]:
     """Run a reverse proxy; gives its URL. ``locations``: of its configuration; ``trusted``: serve
     TLS; ``more``: further lines of the server."""
-    program, port, file = _program("nginx"), free_port(), folder / "nginx.conf"
+    program, port, file = debian.program("nginx"), free_port(), folder / "nginx.conf"
     tls = []
     if trusted is not None:
         tls = [f"ssl_certificate {trusted.served};", f"ssl_certificate_key {trusted.key};"]

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bench.services import AllInOne, SeparateProcesses, check_installed
 from mistral_failover.mistral.releases import Release
 from support.pages import ROOT
+from testcloud.errors import CloudError
 
 PINS = ROOT / "tests" / "installation" / "releases"
 DRILL = ("h11", "starlette>=0.49.1", "uvicorn>=0.30")
@@ -82,3 +86,16 @@ def made(
     site = Site(release, folder)
     site.pip("install", "--constraints", constraints, *wanted)
     return site
+
+
+@contextmanager
+def mistral_of(site: Site, folder: Path) -> Iterator[SeparateProcesses]:
+    """Run the Mistral of an environment beside an emulated cloud; the test is skipped if its
+    database and its broker are not installed."""
+    try:
+        check_installed()
+    except CloudError as missing:
+        pytest.skip(str(missing))
+    services = AllInOne(folder / "services", 1, site.programs)
+    with SeparateProcesses(folder, services=services, more={}, idle_exit=900.0) as running:
+        yield running

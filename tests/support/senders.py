@@ -6,17 +6,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from functools import partial
-
-import pytest
-
-from support.chromium import Traces
-from testcloud.errors import CloudError
-from testcloud.packages import install_debian
-from testcloud.serving import PLACES
+from support.debian import install
 
 DEBIAN = {
     "prometheus": "promtool",
@@ -30,21 +20,7 @@ DEBIAN = {
 
 def main() -> None:
     """Install what is missing, if that is possible."""
-    if os.geteuid() != 0:
-        return
-    try:
-        why = "the configurations of senders of alarms are tested with it"
-        install_debian(DEBIAN, Traces(), partial(print, flush=True), why)
-    except CloudError as error:
-        print(f"{error}\n{error.remedy}", file=sys.stderr)
-
-
-def program(name: str) -> str:
-    """The path of one of these programs; the test is skipped if it is not installed."""
-    found = shutil.which(name, path=PLACES)
-    if found is None:
-        pytest.skip(f"there is no {name}")
-    return found
+    install(DEBIAN, "the configurations of senders of alarms are tested with it")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def test_an_alarm_within_the_cooldown_is_held_and_a_person_can_admit_it(group: A
 def test_an_alarm_that_the_cooldown_held_starts_after_it_if_the_server_died(
     protect: Callable[..., Any], operator: Operator
 ) -> None:
-    """The next failure seldom waits for the end of a cooldown, and nobody reports it twice."""
+    """The next failure seldom waits for the end of a cooldown, and is reported once."""
     group = protect(servers=("db_a", "db_b", "db_c"), limits={"cooldown": 6})
     group.activate()
     group.run("on_alarm", **group.fails("crash")).assert_succeeded()

@@ -209,14 +209,20 @@ def test_the_last_of_two_comes_back(protect: Callable[..., Any]) -> None:
     assert group.cloud.violations() == []
 
 
-def test_a_standby_that_is_well_again_takes_the_role_before_the_new_server(
-    protect: Callable[..., Any],
-) -> None:
+def without_its_standby(protect: Callable[..., Any]) -> tuple[Any, Operator]:
+    """A group whose standby a person has stopped, and that person."""
     group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
     group.activate()
     person = Operator(group.cloud)
     person.stop_server(group.server("db_b"))
     until(lambda: not group.member_list()["db_b"]["eligible"])
+    return group, person
+
+
+def test_a_standby_that_is_well_again_takes_the_role_before_the_new_server(
+    protect: Callable[..., Any],
+) -> None:
+    group, person = without_its_standby(protect)
     execution = group.start("on_alarm", **group.fails("crash", "db_a"))
     until(lambda: "Fence db_a: done" in group.told("done"))
 
@@ -251,11 +257,7 @@ def test_of_two_that_are_lost_the_first_that_is_back_serves(protect: Callable[..
 def test_a_standby_that_is_well_again_serves_while_the_lost_one_is_still_brought_back(
     protect: Callable[..., Any],
 ) -> None:
-    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
-    group.activate()
-    person = Operator(group.cloud)
-    person.stop_server(group.server("db_b"))
-    until(lambda: not group.member_list()["db_b"]["eligible"])
+    group, person = without_its_standby(protect)
     alarm = group.fails("crash", "db_a")
     group.cloud.api_fault("start", "hang")
     group.start("on_alarm", **alarm)

@@ -43,8 +43,8 @@ SHOWN = 4096
 """Characters of a check's output that are kept."""
 AGAIN = 3600.0
 """Seconds until one that could not begin, or was ended, is tried again."""
-CHOSEN, EACH = "chosen", "each"
-"""The values of ``members``."""
+EACH = "each"
+"""The value of ``members`` by which each member has its turn."""
 _LONGEST = 200
 _DAY = 86400.0
 _SPREAD = 0.75  # of the window: what waits for another one needs time, too

@@ -628,18 +628,20 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Look:
-    """The last signs of life of a host, as they were seen ``at`` a moment of the monotonic clock.
-    ``sent``: the last heartbeat of each agent there, by the agent's clock. ``service``: its compute
-    service; None if Nova could not be asked."""
+    """The last signs of life of a host, as they were seen from ``began`` to ``ended``: to look
+    takes time. ``sent``: the last heartbeat of each agent there, by the agent's clock.
+    ``service``: its compute service; None if Nova could not be asked. All times are of the
+    monotonic clock."""
 
-    at: float
+    began: float
+    ended: float
     sent: dict[Address, float]
     service: hosts.ComputeService | None
 
     @classmethod
     def of(cls, switch: Switch, host: str) -> _Look:
         """Look now. A channel or a Nova that does not answer shows no sign."""
-        at, found = time.monotonic(), dict[Address, float]()
+        began, found = time.monotonic(), dict[Address, float]()
         for address in switch.guests:
             if switch.channel is None:
                 break
@@ -650,30 +652,30 @@ class _Look:
                     raise
                 continue
             if beat is not None:
-                found[address] = time.time() - beat.ago
+                found[address] = time.monotonic() - beat.ago
         try:
             service = hosts.compute_service(switch.nova, host)
         except CloudError as error:
             if error.code in ("LEASE_LOST", "HANDED_BACK"):
                 raise
             service = None
-        return cls(at, found, service)
+        return cls(began, time.monotonic(), found, service)
 
     def silence(self, address: Address, first: _Look) -> float:
-        """Return for how many seconds an agent has certainly sent nothing: by its own clock, and
-        since an earlier look that saw the same heartbeat."""
+        """Return for how many seconds an agent had certainly sent nothing when this look began: by
+        its own clock, and since an earlier look that saw the same heartbeat."""
         sent, known = self.sent[address], first.sent.get(address)
-        by_its_clock = time.time() - sent - _SKEW
+        by_its_clock = self.began - sent - _SKEW
         same = known is not None and sent <= known + _SETTLE
-        return max(by_its_clock, time.monotonic() - first.at) if same else by_its_clock
+        return max(by_its_clock, self.began - first.ended) if same else by_its_clock
 
     def silence_of_service(self, first: _Look) -> float:
-        """Return for how many seconds the compute service has certainly not reported: since an
-        earlier look that saw the same report."""
+        """Return for how many seconds the compute service had certainly not reported when this look
+        began: since an earlier look that saw the same report."""
         now, known = self.service, first.service
         if now is None or known is None or now.seen != known.seen:
             return 0.0
-        return time.monotonic() - first.at
+        return self.began - first.ended
 
 
 class _Signs:
@@ -686,7 +688,7 @@ class _Signs:
         self._first = first
         now = _Look.of(switch, host)
         self._was_up = now.service is not None and now.service.up
-        self._were_heard = {each for each, sent in now.sent.items() if time.time() - sent <= RECENT}
+        self._were_heard = {each for each, sent in now.sent.items() if now.ended - sent <= RECENT}
 
     def contradict(self, hold: Callable[[], None]) -> None:
         """Listen for a sign of life after the host was reported off, if there was one shortly
@@ -732,7 +734,7 @@ class _Signs:
             if address in beats:
                 alive = sent > beats[address] + _SETTLE
             else:
-                alive = time.time() - sent < time.monotonic() - reported - _SETTLE
+                alive = sent > reported + _SETTLE
             if alive:
                 raise Unproven(
                     f"contradicted: {address.member}'s agent sent a heartbeat after its host was "

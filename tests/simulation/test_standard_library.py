@@ -14,7 +14,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 _FRAME = """
-from simulation.library import install
+from simulation.standard_library import install
 from simulation.scheduler import BEGIN, Process, Scheduler
 scheduler = Scheduler(7)
 install(scheduler)
