@@ -209,9 +209,9 @@ def test_the_last_of_two_comes_back(protect: Callable[..., Any]) -> None:
     assert group.cloud.violations() == []
 
 
-def without_its_standby(protect: Callable[..., Any]) -> tuple[Any, Operator]:
-    """A group whose standby a person has stopped, and that person."""
-    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+def without_its_standby(protect: Callable[..., Any], **members: Any) -> tuple[Any, Operator]:
+    """A group whose standby a person has stopped, and that person. ``members``: of the file."""
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost", **members})
     group.activate()
     person = Operator(group.cloud)
     person.stop_server(group.server("db_b"))
@@ -427,12 +427,7 @@ def test_it_can_happen_again(single: Any) -> None:
 
 
 def test_a_standby_serves_also_after_the_new_server_failed(protect: Callable[..., Any]) -> None:
-    members = {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["replace"]}
-    group = protect(members=members)
-    group.activate()
-    person = Operator(group.cloud)
-    person.stop_server(group.server("db_b"))
-    until(lambda: not group.member_list()["db_b"]["eligible"])
+    group, person = without_its_standby(protect, restart=["replace"])
     group.cloud.api_fault("boot", "fail", times=10_000)
     patiently(group, "on_alarm", **group.fails("crash", "db_a")).assert_failed_with("FAILED")
     assert group.status()["service"]["status"] == "DOWN"
