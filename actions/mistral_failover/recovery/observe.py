@@ -613,8 +613,10 @@ def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedRes
 
 
 def _undone(record: Record) -> str:
+    """Return what was not done, and why in a sentence: what helps is said with the failed step."""
     words = f"its {record.action.lower()} is {record.status}"
-    return f"{words}: {record.reason}" if record.reason else words
+    why = record.reason.partition(". ")[0].rstrip(".")
+    return f"{words}: {why}" if why else words
 
 
 def _save(
