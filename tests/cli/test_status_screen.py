@@ -400,7 +400,7 @@ def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
     assert "active will be on db_a" in status_commands._row(status("BLOCKED") | row)
     answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
     _, listed = groups.overview(answer, people=True)
-    assert [cells[2] for cells in listed] == ["active will be on db_a", "active on db_a"]
+    assert [cells[3] for cells in listed] == ["active will be on db_a", "active on db_a"]
 
 
 def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() -> None:

@@ -380,7 +380,7 @@ class Validate(base.FittedOutput, Lister):
 
 
 class List(ActionCommand, Lister):
-    """List the project's groups: the active members, the lost ones, and since when.
+    """List the project's groups: whether they serve, and on which members.
 
     For one of them: failover status GROUP
     """
@@ -403,13 +403,14 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
     """Columns and rows of the answer of failover.status without a group."""
     rows = answer["overview"]
     if not people:
-        keys = ["name", "stack", "status", "reason", "cause", "since", "roles", "lost"]
+        keys = ["name", "stack", "service", "status", "reason", "cause", "since", "roles", "lost"]
         keys += ["pause", "maintenance", "held"]
         return keys, [[row[key] for key in keys] for row in rows]
-    columns = ["group", "status", "roles", "lost", "since", "alarms"]
+    columns = ["group", "service", "status", "roles", "lost", "since", "alarms"]
     return columns, [
         [
             row["name"],
+            row["service"].replace("_", " "),
             row["status"],
             role_holders(row) or "-",
             ", ".join(row["lost"]) or "-",
@@ -431,8 +432,8 @@ class Show(GroupCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format: as text for people and as values alone, as a whole for machines."""
         found = self.run_action("failover.status", group=parsed_args.group, definition=True)
-        keys = ["group", "stack", "status", "reason", "roles", "lost", "members", "goal"]
-        facts = {key: found[key] for key in keys}
+        keys = ["group", "stack", "service", "status", "reason", "roles", "lost", "members", "goal"]
+        facts = {key: found[key] for key in keys} | {"service": found["service"]["status"]}
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
