@@ -106,17 +106,21 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
     sweep = command("CONTINUE", subject.name)
+    # What a traversal has not made is known to its status, with what that waits for.
+    under_way = "" if subject.snapshot.reached else _as_status(subject)
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
         plan = f"failover plan {quote(subject.name)}"
         for flaw in seen.flaws:
-            yield error(f"it is DOWN: {flaw.words}", subject.advised(*flaw.needs) or plan)
+            helps = subject.advised(*flaw.needs) or under_way or plan
+            yield error(f"it is DOWN: {flaw.words}", helps)
     elif seen.service is Service.DEGRADED:
         for flaw in seen.flaws:
             yield warn(
                 f"it is DEGRADED: {flaw.words}",
                 subject.advised(*flaw.needs)
+                or under_way
                 or f"{sweep} looks again, and repairs what heal in the group file allows",
             )
     else:
