@@ -54,6 +54,10 @@ def pet(protect: Callable[..., Any]) -> Any:
     return group
 
 
+def boot_volume(group: Any) -> str:
+    return str(group.cloud.resources(group.name)["system"]["physical_resource_id"])
+
+
 def boot_disk(group: Any) -> list[Any]:
     """The servers that have the boot disk, by the cloud's own word."""
     volume = group.cloud.resources(group.name)["system"]["physical_resource_id"]
@@ -87,6 +91,27 @@ def test_the_old_server_is_deleted_after_the_proof_and_before_heat_is_asked(pet:
     kinds = [e["kind"] for e in seen if e["kind"] in ("server_stopped", "server_deleted")]
     assert kinds == ["server_stopped", "server_deleted"]
     assert pet.cloud.violations() == []
+
+
+def test_the_plan_says_that_the_old_server_is_deleted_before_and_its_disk_is_not(
+    pet: Any,
+) -> None:
+    former, disk = pet.server("db_a"), boot_volume(pet)
+
+    (row,) = pet.plan(lost=["db_a"])["deletes"]
+
+    before = f"in Nova, before Heat makes the next one, which gets volume {disk}, too"
+    assert (row["what"], row["when"]) == (f"server {former}", before)
+
+
+def test_the_plan_says_that_a_disk_is_in_danger_and_that_nothing_is_deleted(pet: Any) -> None:
+    """An operator let Nova delete the disk with the server after the group was defined."""
+    Operator(pet.cloud).let_go_along(pet.server("db_a"), boot_volume(pet))
+
+    plan = pet.plan(lost=["db_a"])
+
+    assert plan["deletes"] == []
+    assert "VOLUME_WOULD_GO" in {each["code"] for each in plan["risks"]}
 
 
 def test_a_dead_host_needs_a_person_s_word_before_anything_is_deleted(

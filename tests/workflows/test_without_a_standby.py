@@ -119,18 +119,38 @@ def test_a_server_that_nova_cannot_start_gets_a_successor(pet: Any) -> None:
     assert pet.runs_on() == pet.holders() == ["db_a"]
 
 
-def test_a_guest_that_does_not_come_up_gets_a_successor(
-    pet: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    former = pet.server("db_a")
-    monkeypatch.setattr(start, "LIMIT", 3.0)
-    alarm = pet.fails("crash", "db_a")
+def test_a_guest_that_does_not_come_up_gets_a_successor(protect: Callable[..., Any]) -> None:
+    members = {"servers": ["db_a"], "replace": "lost"}
+    group = protect(servers=("db_a",), members=members, limits={"boot": 3})
+    group.activate()
+    former, alarm = group.server("db_a"), group.fails("crash", "db_a")
+    group.cloud.api_fault("start", "hang")
+    assert "3 s at most" in group.plan(lost=["db_a"])["ways_back"][0]["sentence"]
+
+    patiently(group, "on_alarm", **alarm).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.runs_on() == group.holders() == ["db_a"]
+
+
+@pytest.mark.parametrize("ends", ["off", "in error", "deleted"])
+def test_a_guest_that_ends_while_it_boots_is_waited_for_no_longer(pet: Any, ends: str) -> None:
+    former, alarm, person = pet.server("db_a"), pet.fails("crash", "db_a"), Operator(pet.cloud)
     pet.cloud.api_fault("start", "hang")
+    execution = pet.start("on_alarm", **alarm)
+    until(lambda: pet.cloud.guests()[former]["condition"] == "booting")
 
-    patiently(pet, "on_alarm", **alarm).assert_succeeded()
+    if ends == "off":
+        person.stop_server(former)
+    elif ends == "in error":
+        person.reset_server(former, "error")
+    else:
+        person.delete_server(former)
 
+    pet.workflows.wait(execution, timeout=90).assert_succeeded()
     assert pet.server("db_a") != former
     assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
 
 
 def test_a_group_that_only_starts_again_says_what_a_person_can_do(

@@ -12,9 +12,8 @@ from mistral_failover.resources.restart.way import Attempt, Result, Way
 
 if TYPE_CHECKING:
     from mistral_failover.agent.wire import Address
+    from mistral_failover.model.group import Limits
 
-LIMIT = 300.0
-"""Seconds for the server to be ACTIVE and its agent to report; then the next way is tried."""
 PROOF_LASTS = 900.0
 """Seconds after the fence in which its host is taken to live. A step that failed is tried again
 hours later, and a request to a dead host would be carried out when that comes back."""
@@ -36,7 +35,10 @@ class Start(Way):
     )
 
     does = "Nova starts the same server"
-    longest = LIMIT
+
+    def longest(self, limits: Limits) -> float:
+        """Return how long it may boot."""
+        return limits.boot
 
     def proofs(self, ladder: Sequence[str]) -> list[str]:
         """Return the rungs that prove that the host lives."""
@@ -64,15 +66,14 @@ def started(attempt: Attempt) -> Result:
     from mistral_failover.store.leases import elapsed
 
     began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
-    shown = servers.start(cloud, server, LIMIT)
+    group, state = attempt.snapshot.group, attempt.snapshot.state
+    shown = servers.start(cloud, server, group.limits.boot)
     if not shown.proven:
         return Result(None, shown.observed)
-    if sends_commands(attempt.snapshot.group):
-        state = attempt.snapshot.state
+    if sends_commands(group):
         to = Address(state.id, state.name, attempt.member, server)
-        if not _reports(attempt, to, began):
-            why = f"it is ACTIVE, but its agent did not report within {LIMIT:g} s"
-            return Result(None, f"{why}: openstack console log show {server}")
+        if missing := _missing(attempt, to, began):
+            return Result(None, f"{missing}: openstack console log show {server}")
     return Result(server, shown.observed)
 
 
@@ -89,34 +90,43 @@ def _fenced_ago(attempt: Attempt) -> float:
     return attempt.tools.request.store.reading(ago)
 
 
-def _reports(attempt: Attempt, to: Address, began: float) -> bool:
-    """Wait until the agent reports that it can carry out commands; what it said before this
-    attempt, or in an epoch that the fence ended, does not count. A channel that does not answer is
-    waited for, too."""
+def _missing(attempt: Attempt, to: Address, began: float) -> str:
+    """Wait until the agent reports that it can carry out commands. Return why it does not; empty if
+    it does.
+
+    What it said before this attempt, or in an epoch that the fence ended, does not count. A channel
+    that does not answer is waited for, too. A server that is off again, or in ERROR, does not come
+    up any more.
+    """
     from mistral_failover.agent.channel.interface import ChannelError
     from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.servers import server_state
     from mistral_failover.cloud.waits import ProbeResult
     from mistral_failover.store import groups
     from mistral_failover.store.leases import elapsed
 
-    group_id = attempt.snapshot.state.id
+    group_id, limit = attempt.snapshot.state.id, attempt.snapshot.group.limits.boot
     rows = attempt.tools.request.store.reading(lambda tx: groups.members_of(tx, group_id))
     epoch = rows[attempt.member].epoch
 
     def step() -> ProbeResult:
+        seen = server_state(attempt.tools.cloud, attempt.server)
+        if seen.task_state is None and (seen.unfit or seen.off):
+            words = f"Nova started it, and then showed it {seen}"
+            return ProbeResult(words, done=True, result=words)
         try:
             beat = attempt.tools.channel.heard(to)
         except ChannelError as error:
             return ProbeResult(error.message)
         if beat is None or beat.epoch < epoch or beat.ago > elapsed() - began:
             return ProbeResult("it has not reported")
-        return ProbeResult(beat.not_ready or "it reports", done=not beat.not_ready)
+        return ProbeResult(beat.not_ready or "it reports", done=not beat.not_ready, result="")
 
     try:
-        limit = max(LIMIT - (elapsed() - began), 1.0)
-        attempt.tools.cloud.wait(step, what=f"the agent of {attempt.member}", limit=limit)
+        left = max(limit - (elapsed() - began), 1.0)
+        found = attempt.tools.cloud.wait(step, what=f"the agent of {attempt.member}", limit=left)
     except CloudError as error:
         if error.code != "TIMEOUT" or error.transient:
             raise
-        return False
-    return True
+        return f"it is ACTIVE, but its agent did not report within {limit:g} s"
+    return str(found)
