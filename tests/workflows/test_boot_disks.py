@@ -283,6 +283,54 @@ def test_a_new_server_that_no_host_has_room_for_is_deleted_only_if_nova_shows_al
     assert pet.cloud.violations() == []
 
 
+@pytest.fixture
+def hung(protect: Callable[..., Any]) -> Callable[[float], Any]:
+    """Make a single server whose guest crashes, and hangs when it is started again. It may boot for
+    so many seconds."""
+
+    def make(boot: float) -> Any:
+        members = {"servers": ["db_a"], "replace": "lost"}
+        more = {"template": boots_from_a_volume, "members": members, "limits": {"boot": boot}}
+        group = protect(servers=("db_a",), fence=FENCE, **more)
+        group.activate()
+        alarm = group.fails("crash")
+        group.cloud.api_fault("start", "hang")
+        return group, alarm
+
+    return make
+
+
+def test_a_guest_that_hangs_at_boot_is_off_before_its_disk_goes_to_the_next_server(
+    hung: Callable[[float], Any],
+) -> None:
+    group, alarm = hung(3.0)
+    former = group.server("db_a")
+
+    patiently(group, "on_alarm", **alarm).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert boot_disk(group) == [group.server("db_a")]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+def test_a_person_s_order_does_not_wait_for_a_guest_that_hangs_at_boot(
+    hung: Callable[[float], Any],
+) -> None:
+    group, alarm = hung(300.0)
+    former = group.server("db_a")
+    execution = group.start("on_alarm", **alarm)
+    until(lambda: group.cloud.guests()[former]["condition"] == "booting")
+
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert boot_disk(group) == [group.server("db_a")]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+    group.workflows.wait(execution, timeout=90)
+
+
 def test_of_two_that_are_lost_the_one_comes_back_of_which_nothing_must_be_deleted(
     protect: Callable[..., Any],
 ) -> None:

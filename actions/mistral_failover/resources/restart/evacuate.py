@@ -13,7 +13,7 @@ from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.rungs import HostRung
-from mistral_failover.resources.restart.start import PROOF_LASTS, started
+from mistral_failover.resources.restart.start import PROOF_LASTS, started, stop_again
 from mistral_failover.resources.restart.way import Attempt, Deletion, LostServer, Result, Way
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ ASKS_NOVA = ("stop", "delete")
 back."""
 LIMIT = 180.0
 """Seconds for Nova to make the server again."""
-STOP_LIMIT = 60.0
-"""Seconds to stop a server that came up elsewhere without its agent."""
 
 
 class Evacuate(Way):
@@ -80,8 +78,6 @@ class Evacuate(Way):
 
     def bring_back(self, attempt: Attempt) -> Result:
         """Evacuate it, and start it there."""
-        from mistral_failover.cloud import servers
-
         tools, server = attempt.tools, attempt.server
         group_id = attempt.snapshot.state.id
         found = _evacuated(tools, group_id, attempt.member, server, attempt.fence, LIMIT)
@@ -92,7 +88,7 @@ class Evacuate(Way):
         result = started(attempt)
         if result.server is None:
             # The proof of its fence is about the former host, so it must not come up later.
-            servers.stop(tools.cloud, server, STOP_LIMIT)
+            stop_again(attempt)
         return result
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.goal import FENCE_TYPE, fence_name
+from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from mistral_failover.resources.restart.way import Attempt, Result, Way
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from mistral_failover.agent.wire import Address
     from mistral_failover.model.group import Limits
 
+STOP_LIMIT = 60.0
+"""Seconds to stop a server that came up without its agent."""
 PROOF_LASTS = 900.0
 """Seconds after the fence in which its host is taken to live. A step that failed is tried again
 hours later, and a request to a dead host would be carried out when that comes back."""
@@ -31,7 +34,7 @@ class Start(Way):
 
     when = (
         f"the fence was `stop` or `quiesce`, at most {PROOF_LASTS / 60:g} minutes ago, so its host "
-        "lives: the same server, started if it is off"
+        "lives: the same server, started if it is off, or if its guest is dead"
     )
 
     does = "Nova starts the same server"
@@ -53,13 +56,22 @@ class Start(Way):
         """Start it."""
         if not self.proofs([str(attempt.fence.get("rung", ""))]):
             return Result(None, "by the proof of its fence, its host may be dead")
-        if _fenced_ago(attempt) > PROOF_LASTS:
+        now = attempt.tools.request.store.reading(lambda tx: tx.now())
+        if now - _fenced_at(attempt) > PROOF_LASTS:
             return Result(None, "its fence is long ago, so its host may be dead by now")
-        return started(attempt)
+        result = started(attempt)
+        if result.server is None and attempt.wish["restart"][-1] != self.name:
+            stop_again(attempt)
+        return result
 
 
 def started(attempt: Attempt) -> Result:
-    """Start the server on the host that it is on, and wait for its agent."""
+    """Start the server on the host that it is on, and wait for its agent.
+
+    One that runs, and that nothing has started since its fence, is stopped first, unless its agent
+    is heard: its guest is dead, which Nova does not see, and waiting for it is no use. So it is for
+    a standby, whose fence finds nothing to stop there.
+    """
     from mistral_failover.agent.wire import Address
     from mistral_failover.cloud import servers
     from mistral_failover.groups.agent_health import sends_commands
@@ -67,27 +79,87 @@ def started(attempt: Attempt) -> Result:
 
     began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
     group, state = attempt.snapshot.group, attempt.snapshot.state
-    shown = servers.start(cloud, server, group.limits.boot)
+
+    def left() -> float:
+        return max(group.limits.boot - (elapsed() - began), 1.0)
+
+    to = Address(state.id, state.name, attempt.member, server)
+    if _runs_as_before(attempt) and not (sends_commands(group) and _is_heard(attempt, to, began)):
+        stopped = servers.stop(cloud, server, min(STOP_LIMIT, left()))
+        if not stopped.proven:
+            why = stopped.observed.rstrip(".")
+            return Result(None, f"nothing says that its guest runs, and it is not stopped: {why}")
+    shown = servers.start(cloud, server, left())
     if not shown.proven:
         return Result(None, shown.observed)
-    if sends_commands(group):
-        to = Address(state.id, state.name, attempt.member, server)
-        if missing := _missing(attempt, to, began):
-            return Result(None, f"{missing}: openstack console log show {server}")
+    if sends_commands(group) and (missing := _missing(attempt, to, began)):
+        return Result(None, f"{missing}: openstack console log show {server}")
     return Result(server, shown.observed)
 
 
-def _fenced_ago(attempt: Attempt) -> float:
-    """Return the seconds since the member's last fence ended."""
+def _runs_as_before(attempt: Attempt) -> bool:
+    """Return whether Nova has the server ACTIVE, and has not been asked to start it since its
+    fence."""
+    from mistral_failover.cloud import servers
+
+    cloud, server = attempt.tools.cloud, attempt.server
+    if servers.server_state(cloud, server).status != "ACTIVE":
+        return False
+    return not servers.may_have_started_since(cloud, server, _fenced_at(attempt))
+
+
+def _is_heard(attempt: Attempt, to: Address, began: float) -> bool:
+    """Wait until the agent is heard, or counts as silent. Return whether it is heard, which is
+    taken to be so if the channel does not answer."""
+    from mistral_failover.agent.channel.interface import ChannelError
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.waits import ProbeResult
+    from mistral_failover.store.leases import elapsed
+
+    answered = False
+
+    def step() -> ProbeResult:
+        nonlocal answered
+        _refuse_unwanted(attempt)
+        try:
+            beat = attempt.tools.channel.heard(to)
+        except ChannelError as error:
+            return ProbeResult(error.message)
+        answered = True
+        if beat is None:
+            return ProbeResult("it was never heard")
+        heard, silent = beat.ago <= elapsed() - began, beat.ago > SILENT
+        return ProbeResult(f"heard {beat.ago:.0f} s ago", done=heard or silent, result=heard)
+
+    wait = min(SILENT, attempt.snapshot.group.limits.boot / 2)
+    try:
+        return bool(
+            attempt.tools.cloud.wait(step, what=f"the agent of {attempt.member}", limit=wait)
+        )
+    except CloudError as error:
+        if error.code != "TIMEOUT" or error.transient:
+            raise
+        return not answered
+
+
+def stop_again(attempt: Attempt) -> None:
+    """Stop a server that did not come up, since what follows relies on the proof of its fence: the
+    disk that it boots from goes to the next one."""
+    from mistral_failover.cloud import servers
+
+    if servers.server_state(attempt.tools.cloud, attempt.server).status == "ACTIVE":
+        servers.stop(attempt.tools.cloud, attempt.server, STOP_LIMIT)
+
+
+def _fenced_at(attempt: Attempt) -> float:
+    """Return when the member's last fence ended, in seconds since 1970; 0 if it has none."""
     from mistral_failover.store import views
-    from mistral_failover.store.transaction import ProjectTransaction
 
     group_id, fence = attempt.snapshot.state.id, fence_name(attempt.member)
-
-    def ago(tx: ProjectTransaction) -> float:
-        return tx.now() - (views.last_ended(tx, group_id, FENCE_TYPE, fence) or 0.0)
-
-    return attempt.tools.request.store.reading(ago)
+    ended = attempt.tools.request.store.reading(
+        lambda tx: views.last_ended(tx, group_id, FENCE_TYPE, fence)
+    )
+    return ended or 0.0
 
 
 def _missing(attempt: Attempt, to: Address, began: float) -> str:
@@ -96,7 +168,8 @@ def _missing(attempt: Attempt, to: Address, began: float) -> str:
 
     What it said before this attempt, or in an epoch that the fence ended, does not count. A channel
     that does not answer is waited for, too. A server that is off again, or in ERROR, does not come
-    up any more.
+    up any more. Raises ActionError NOT_BACK if the group has a goal that does not want it so: what
+    that wants waits for the end of this.
     """
     from mistral_failover.agent.channel.interface import ChannelError
     from mistral_failover.cloud.errors import CloudError
@@ -110,6 +183,7 @@ def _missing(attempt: Attempt, to: Address, began: float) -> str:
     epoch = rows[attempt.member].epoch
 
     def step() -> ProbeResult:
+        _refuse_unwanted(attempt)
         seen = server_state(attempt.tools.cloud, attempt.server)
         if seen.task_state is None and (seen.unfit or seen.off):
             words = f"Nova started it, and then showed it {seen}"
@@ -130,3 +204,21 @@ def _missing(attempt: Attempt, to: Address, began: float) -> str:
             raise
         return f"it is ACTIVE, but its agent did not report within {limit:g} s"
     return str(found)
+
+
+def _refuse_unwanted(attempt: Attempt) -> None:
+    """Raise ActionError NOT_BACK if the group's present goal does not bring the member back by the
+    same ways. If it does by others, the server is stopped for them."""
+    from mistral_failover.groups.snapshot import group_snapshot
+    from mistral_failover.runtime.errors import ActionError
+
+    now = group_snapshot(attempt.tools.request, attempt.snapshot.group.name)
+    wish = now.replacing.get(attempt.member, {})
+    if any(wish.get(key) != attempt.wish.get(key) for key in ("server_id", "restart")):
+        if wish.get("server_id") == attempt.server:
+            stop_again(attempt)
+        raise ActionError(
+            "NOT_BACK",
+            f"{attempt.member} is not waited for, because {now.group.name} has another goal",
+            f"Its server {attempt.server} was started.",
+        )
