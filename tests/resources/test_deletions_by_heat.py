@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -105,3 +106,13 @@ def test_nothing_more_goes_of_a_member_that_has_another_server(cloud: Cloud, cre
     )
 
     assert list(by_heat(former, crew)) == []
+
+
+@pytest.mark.parametrize("part", ["scratch", "front"])
+def test_a_part_of_a_member_s_stack_goes_alone(cloud: Cloud, crew: str, part: str) -> None:
+    one = dataclasses.replace(lost(cloud, crew), resource=part)
+
+    (told,) = by_heat(one, crew)
+
+    assert told.what.startswith(f"{part} (")
+    assert ids(cloud, crew)[part] in told.what
