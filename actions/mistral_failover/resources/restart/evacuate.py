@@ -13,7 +13,7 @@ from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.rungs import HostRung
-from mistral_failover.resources.restart.start import PROOF_LASTS, started, stop_again
+from mistral_failover.resources.restart.start import PROOF_LASTS, started
 from mistral_failover.resources.restart.way import Attempt, Deletion, LostServer, Result, Way
 
 if TYPE_CHECKING:
@@ -85,11 +85,8 @@ class Evacuate(Way):
             return Result(None, found.why)
         if not found.proven:
             return Result(None, found.observed.rstrip("."))
-        result = started(attempt)
-        if result.server is None:
-            # The proof of its fence is about the former host, so it must not come up later.
-            stop_again(attempt)
-        return result
+        # The proof of its fence is about the former host, so it must not come up later.
+        return started(attempt, leave=False)
 
 
 @dataclass(frozen=True)

@@ -59,14 +59,12 @@ class Start(Way):
         now = attempt.tools.request.store.reading(lambda tx: tx.now())
         if now - _fenced_at(attempt) > PROOF_LASTS:
             return Result(None, "its fence is long ago, so its host may be dead by now")
-        result = started(attempt)
-        if result.server is None and attempt.wish["restart"][-1] != self.name:
-            stop_again(attempt)
-        return result
+        return started(attempt, leave=attempt.wish["restart"][-1] == self.name)
 
 
-def started(attempt: Attempt) -> Result:
-    """Start the server on the host that it is on, and wait for its agent.
+def started(attempt: Attempt, *, leave: bool) -> Result:
+    """Start the server on the host that it is on, and wait for its agent. ``leave`` it running if
+    that does not report; otherwise it is stopped.
 
     One that runs, and that nothing has started since its fence, is stopped first, unless its agent
     is heard: its guest is dead, which Nova does not see, and waiting for it is no use. So it is for
@@ -93,6 +91,8 @@ def started(attempt: Attempt) -> Result:
     if not shown.proven:
         return Result(None, shown.observed)
     if sends_commands(group) and (missing := _missing(attempt, to, began)):
+        if not leave:
+            _stop_again(attempt)
         return Result(None, f"{missing}: openstack console log show {server}")
     return Result(server, shown.observed)
 
@@ -142,7 +142,7 @@ def _is_heard(attempt: Attempt, to: Address, began: float) -> bool:
         return not answered
 
 
-def stop_again(attempt: Attempt) -> None:
+def _stop_again(attempt: Attempt) -> None:
     """Stop a server that did not come up, since what follows relies on the proof of its fence: the
     disk that it boots from goes to the next one."""
     from mistral_failover.cloud import servers
@@ -216,7 +216,7 @@ def _refuse_unwanted(attempt: Attempt) -> None:
     wish = now.replacing.get(attempt.member, {})
     if any(wish.get(key) != attempt.wish.get(key) for key in ("server_id", "restart")):
         if wish.get("server_id") == attempt.server:
-            stop_again(attempt)
+            _stop_again(attempt)
         raise ActionError(
             "NOT_BACK",
             f"{attempt.member} is not waited for, because {now.group.name} has another goal",
