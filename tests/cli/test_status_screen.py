@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli import groups, locks, order, status_screen
+from mistral_failover.cli import groups, locks, order, status_screen, stopped
 from mistral_failover.cli import status as status_commands
 from mistral_failover.cli.base import clock
 from mistral_failover.cli.follow import WatchUpdate
 from mistral_failover.cli.live import live
+from mistral_failover.cli.stopped import MOST
 from mistral_failover.reports.advice import advice
 from support import ui_answers
 from support.ui_answers import NOW, TRAVERSAL, member
@@ -345,6 +346,12 @@ def unproven() -> dict[str, Any]:
         "message": TRIED,
         "remedy": f"Make sure that it is off, then confirm it: {COMMAND} (or so).",
         "needs": [],
+        "tried": [
+            {"what": "stop", "found": "Nova gave up after 5 s", "at": NOW - 20},
+            {"what": "confirm", "found": "no operator has confirmed it yet", "at": NOW - 9},
+        ],
+        "since": NOW - 9,
+        "again_at": NOW + 50,
     }
     return status(
         "BLOCKED",
@@ -357,15 +364,43 @@ def unproven() -> dict[str, Any]:
 
 
 def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
-    assert status_screen.why(unproven()) == f"Fence db_a: {TRIED} [FENCE_UNPROVEN]"
+    assert status_screen.why(unproven()) == "no proof that db_a is off [FENCE_UNPROVEN]"
     assert status_screen.facts(unproven())["failed"] == "fence:db_a (create failed)"
     assert screen(unproven()).count(COMMAND) == 1
 
 
-def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
-    reason = "Attach data to db_b: it is in error. Set it: openstack volume set [VOLUME]"
+def test_what_was_tried_is_a_list_beneath_a_short_sentence() -> None:
+    lines = screen(unproven()).splitlines()
 
-    assert status_screen.why(status("BLOCKED", reason=reason)) == reason
+    start = next(n for n, line in enumerate(lines) if line.startswith("BLOCKED"))
+    assert lines[start].endswith(": no proof that db_a is off [FENCE_UNPROVEN]")
+    assert lines[start + 1 : start + 3] == [
+        f"  - stop: Nova gave up after 5 s ({clock(NOW - 20)})",
+        f"  - confirm: no operator has confirmed it yet ({clock(NOW - 9)})",
+    ]
+
+
+LONG = "volume 06cbe8a0 is in error, and so it can be attached to no server " * 3
+
+
+@pytest.mark.parametrize("word", ["BLOCKED", "FAILED"])
+@pytest.mark.parametrize("known", [True, False])
+def test_the_sentence_is_short_and_the_rest_is_beneath_it(word: str, known: bool) -> None:
+    step = {"resource": "data", "what": "Attach data to db_b", "code": "VOLUME", "tried": []}
+    step |= {"message": LONG, "remedy": "Set it: openstack volume set data", "needs": []}
+    step |= {"since": NOW - 9, "again_at": NOW + 50}
+    reason = f"Attach data to db_b: {LONG}Set it: openstack volume set data [VOLUME]"
+    answer = status(word, reason=reason, failure=step if known else None)
+
+    lines = screen(answer, 1000).splitlines()
+
+    start = next(n for n, line in enumerate(lines) if line.startswith(word))
+    assert len(status_screen.why(answer).split()) <= MOST
+    assert status_screen.why(answer) in lines[start]
+    assert lines[start].count("06cbe8a0") <= 1 - known
+    beneath = " ".join(line for line in lines[start + 1 :] if line.startswith("  - "))
+    assert LONG.strip() in beneath
+    assert "openstack volume set data" in beneath
 
 
 def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() -> None:
@@ -376,11 +411,12 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     list(live(iter([look]), terminal))
 
     _, last = stream.getvalue().splitlines()
-    assert "; Fence db_a [FENCE_UNPROVEN]; once db_a or its host answers" in last
-    for told in (stream, terminal):
-        assert " ".join(told.getvalue().split()).count("it is not proven") == 1
+    assert "; no proof that db_a is off [FENCE_UNPROVEN]; once db_a or its host answers" in last
+    assert stream.getvalue().count("it is not proven") == 1
+    assert "it is not proven" not in terminal.getvalue()
+    assert terminal.getvalue().count("stop: Nova gave up after 5 s") == 1
     ended = {"reason": "its execution was ended", "failure": None}
-    assert status_screen.short_reason(**ended) == ended["reason"]
+    assert stopped.short_reason(**ended) == ended["reason"]
 
 
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cli.stopped import MOST
 from mistral_failover.model.remedies import Advice
-from mistral_failover.ui.group import MOST, group_view, verdict
+from mistral_failover.ui.group import group_view, verdict
 from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, member, overview, service, status, unproven

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.ui.group import in_short
+from mistral_failover.cli.stopped import in_short
 from mistral_failover.ui.levels import Level
 from mistral_failover.ui.rehearsals import rehearsal_rows, rehearsal_view
 from support.ui_answers import (

@@ -231,6 +231,11 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
 
 
+def moment(at: float, now: float) -> str:
+    """Return a time without its date if it is today's."""
+    return clock(at) if when(at)[:10] == when(now)[:10] else when(at)
+
+
 def lasted(seconds: float | None) -> str:
     """Return a duration as people read it; nothing for None."""
     if seconds is None:

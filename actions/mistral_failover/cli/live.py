@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from mistral_failover.cli import status_screen
+from mistral_failover.cli import status_screen, stopped
 from mistral_failover.cli.base import when
 from mistral_failover.cli.follow import WatchUpdate
 
@@ -47,7 +47,7 @@ def _screen(status: StatusReport, steps: list[JournalRow], away: str, width: int
     head, *more = status_screen.screen(status, (), width).splitlines()
     style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
-    short = status_screen.short_reason(above, status["failure"])
+    short = stopped.short_reason(above, status["failure"])
     said = [short if row["sentence"] == above else row["sentence"] for row in steps]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: retrying", style="bold red")] if away else []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, connection, status_screen
+from mistral_failover.cli import base, connection, status_screen, stopped
 from mistral_failover.cli.arguments import Declared, argument
 from mistral_failover.cli.progress import Progress
 from mistral_failover.convergence.records import JournalKind
@@ -174,7 +174,7 @@ def follow(
     execution, facts = _followed(app, workflow, inputs, group, wait, told)
     if people:
         if facts.get("reason") in told:
-            facts["reason"] = status_screen.short_reason(facts["reason"], facts.get("failure"))
+            facts["reason"] = stopped.short_reason(facts["reason"], facts.get("failure"))
         facts.pop("failure", None)
     return {"execution": execution["id"], "state": execution["state"], **facts}
 

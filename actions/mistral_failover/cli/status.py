@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
@@ -177,13 +177,11 @@ def _alarms_wait(status: StatusReport) -> bool:
 def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
     """Write a line for each step, and for each change of the status."""
     before = ""
-    told: set[str] = set()
     for look in looks:
-        told.update(row["sentence"] for row in look.steps)
         lines = [f"{when(row['at'])}  {row['sentence']}" for row in look.steps]
         if look.away:
             lines.append(f"{look.away}: retrying")
-        if look.status and (now := _status_line(look.status, told)) != before:
+        if look.status and (now := _status_line(look.status)) != before:
             lines.append(f"{when(look.status['now'])}  -- {now}")
             before = now
         for line in lines:
@@ -192,18 +190,16 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
         yield look
 
 
-def _status_line(status: StatusReport, told: Container[str] = ()) -> str:
-    """In one line; a reason that was ``told`` as a step is shortened."""
+def _status_line(status: StatusReport) -> str:
+    """Return the status of a group in one line."""
     words = [
         f"{status['group']} is {status['status']}",
         status_screen.role_holders(status),
         *(f"waits for {each}" for each in status_screen.awaited_starts(status)),
         *([f"{counted(status['held'], 'alarm')} held"] if status["held"] else []),
     ]
-    if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
-        short = status_screen.short_reason(status["reason"], status["failure"])
-        why = short if status["reason"] in told else status_screen.why(status)
-        words += [why, *status_screen.help_lines(status)]
+    if status["status"] in status_screen.STOPPED:
+        words += [status_screen.why(status), *status_screen.help_lines(status)]
     elif status["status"] != TraversalStatus.IN_PROGRESS and _alarms_wait(status):
         words += status_screen.help_lines(status)
     return "; ".join(filter(None, words))

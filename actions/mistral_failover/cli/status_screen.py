@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from mistral_failover.cli.base import clock, lasted, when
+from mistral_failover.cli import stopped
+from mistral_failover.cli.base import clock, lasted, moment, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.observation import Presence, Service
 from mistral_failover.model.remedies import Advice
@@ -20,7 +21,6 @@ from mistral_failover.model.text import counted
 from mistral_failover.reports.advice import advice, in_service
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.groups.failed_step import FailedStep
     from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.orders.suspensions import CurrentSuspensions
     from mistral_failover.reports.documents import (
@@ -41,6 +41,8 @@ _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
 _YOUNG = 5.0  # seconds: what a younger look found is as good as new
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
+STOPPED = frozenset({TraversalStatus.BLOCKED, TraversalStatus.FAILED})
+"""The states in which a traversal waits for a person."""
 _IN_SUMMARY = frozenset({"service", "waiting for"})
 NOT_IN_FORCE = "The latest definition is not in force: a failover moves what was reached before it."
 
@@ -75,6 +77,8 @@ def summary(status: StatusReport, width: int) -> list[str]:
     )
     if state := _engine(status):
         lines += _wrapped(state, width)
+        for each in stopped.beneath(status) if status["status"] in STOPPED else ():
+            lines += _wrapped(f"- {each}", width, indent="  ")
     if status["in_force"]["differs"]:
         lines += _wrapped(NOT_IN_FORCE, width)
     waits = list(awaited(status))
@@ -358,27 +362,19 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     ) or [indent]
 
 
-def moment(at: float, now: float) -> str:
-    """Return a time without its date if it is today's."""
-    return clock(at) if when(at)[:10] == when(now)[:10] else when(at)
-
-
 def why(status: StatusReport) -> str:
-    """Return the reason for its status, without the remedy whose command is in :func:`advice`."""
+    """Return the reason for its status in one sentence; of what stopped it without what was tried
+    and what helps."""
+    if status["status"] in STOPPED:
+        return stopped.sentence(status)
     if status["status"] == TraversalStatus.IN_PROGRESS and status["chain"]:
         return str(status["chain"]["sentence"])
-    return _without_remedy(status)
+    return str(status["reason"])
 
 
 def cause(status: StatusReport) -> str:
     """Return what the group's traversal was started for; empty without one."""
     return status["traversal"]["cause"] if status["traversal"] else ""
-
-
-def short_reason(reason: str, failure: FailedStep | None) -> str:
-    """Return the reason of a status that was shown before: only the failed step and the code, if
-    it is a failed step."""
-    return f"{failure['what']} [{failure['code']}]" if failure else reason
 
 
 def help_lines(status: StatusReport) -> list[str]:
@@ -390,14 +386,6 @@ def role_holders(status: GroupReport) -> str:
     """Return the holder of each role, and the future one until the goal is reached."""
     held = [f"{role} {_whereabouts(status, role)}" for role in status["roles"]]
     return ", ".join([*held, *(f"{role} on no member" for role in status["vacant"])])
-
-
-def _without_remedy(status: StatusReport) -> str:
-    """Return the reason of the status; a remedy that is shown among the commands is left out."""
-    failure = status["failure"]
-    if not failure or failure["resource"] not in {row["resource"] for row in status["remedies"]}:
-        return str(status["reason"])
-    return f"{failure['what']}: {failure['message'].rstrip('.')}. [{failure['code']}]"
 
 
 def _whereabouts(status: GroupReport, role: str, name: Callable[[str], str] = str) -> str:

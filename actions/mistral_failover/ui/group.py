@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mistral_failover.cli import status_screen
-from mistral_failover.cli.base import lasted, when
+from mistral_failover.cli import status_screen, stopped
+from mistral_failover.cli.base import lasted, moment, when
 from mistral_failover.cli.connection import with_full_stop
-from mistral_failover.cli.status_screen import moment, place
+from mistral_failover.cli.status_screen import place
+from mistral_failover.cli.stopped import Finding, in_short, named
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Condition, Service
 from mistral_failover.model.remedies import Advice
-from mistral_failover.model.text import counted, first_words
+from mistral_failover.model.text import counted
 from mistral_failover.reports.advice import advice, in_service
 from mistral_failover.ui.levels import Level, of_decision, of_service, serves
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import MemberOfGroup, ReportedIncident, StatusReport
 
-MOST = 15
-"""Words of the sentence that says why; what needs more is a finding."""
 _ABOVE = frozenset({"service", "active", "rehearsed", "volumes", "members", "held"})
 """Answers of the status screen that the page shows elsewhere."""
 _FOUND = {
@@ -32,24 +30,13 @@ _FOUND = {
     Service.UNKNOWN: "Not known",
     Service.DEGRADED: "Needs attention",
 }
-_NAMED = 3  # members in a sentence; of more it has the number
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that was tried or seen: ``what``, in a word or two (may be empty), what was
-    ``found``, and when (empty: not known)."""
-
-    what: str
-    found: str
-    at: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a group is as it is: one ``sentence`` of at most `MOST` words, since when (empty: not
-    known), when it is tried ``again`` by itself (empty: it is not), the ``heading`` of the
-    findings, and the commands that help, the most useful one first."""
+    """Why a group is as it is: one ``sentence`` of at most `cli.stopped.MOST` words, since when
+    (empty: not known), when it is tried ``again`` by itself (empty: it is not), the ``heading`` of
+    the findings, and the commands that help, the most useful one first."""
 
     level: Level
     sentence: str
@@ -183,21 +170,6 @@ def verdict(status: StatusReport) -> Verdict:
     )
 
 
-_CLAUSE = re.compile(r"(?: \(|; |: |, )")
-_SAID = 4  # words that say something of their own
-
-
-def in_short(sentence: str) -> str:
-    """Return a sentence of at most `MOST` words: of a longer one its first clauses, or what fits,
-    with an ellipsis."""
-    short = first_words(sentence, MOST)
-    if short == sentence:
-        return sentence
-    clauses = [short[: each.start()] for each in _CLAUSE.finditer(short)]
-    whole = (each for each in reversed(clauses) if each.count("(") == each.count(")"))
-    return next((each for each in whole if len(each.split()) >= _SAID), short)
-
-
 _TRIED = "What was tried"
 
 
@@ -219,11 +191,11 @@ def _why(status: StatusReport) -> _Why:
     since = status["since"]
     match status["status"]:
         case "BLOCKED":
-            return _Why(Level.TROUBLE, _needed(status), since, _tried(status), _TRIED)
+            return _Why(Level.TROUBLE, _needed(status), since, stopped.findings(status), _TRIED)
         case "FAILED":
             failure = status["failure"]
             said = f"Failed: {failure['what']}" if failure else "What was asked for last failed"
-            return _Why(Level.TROUBLE, said, since, _tried(status), _TRIED)
+            return _Why(Level.TROUBLE, said, since, stopped.findings(status), _TRIED)
         case "IN_PROGRESS":
             return _moving(status, since)
         case "DEFINED":
@@ -237,7 +209,7 @@ def _at_rest(status: StatusReport) -> _Why:
     """Return the first thing that is wrong with a group that reached its goal."""
     service, now = status["service"], status["now"]
     if service["status"] == Service.DOWN:
-        gone = f"The server of {_names(service['gone'])} does not run" if service["gone"] else ""
+        gone = f"The server of {named(service['gone'])} does not run" if service["gone"] else ""
         return _seen(status, Level.TROUBLE, gone)
     if unstarted := status["unstarted"]:
         said = "An alarm was admitted, but its failover has not started"
@@ -258,7 +230,7 @@ def _at_rest(status: StatusReport) -> _Why:
             for row in status["members"]
             if row["condition"] == Condition.UNREACHABLE and row["name"] in status["roles"].values()
         ]
-        said = f"Not known: the host of {_names(away)} is down" if away else ""
+        said = f"Not known: the host of {named(away)} is down" if away else ""
         return _seen(status, Level.ATTENTION, said)
     if service["status"] == Service.DEGRADED:
         return _seen(status, Level.ATTENTION, "")
@@ -268,7 +240,7 @@ def _at_rest(status: StatusReport) -> _Why:
         return _Why(Level.ATTENTION, f"It is {what}: alarms are held", None, tuple(rows))
     if status["lost"]:
         verb = "is" if len(status["lost"]) == 1 else "are"
-        said = f"{_names(status['lost'])} {verb} still declared lost"
+        said = f"{named(status['lost'])} {verb} still declared lost"
         return _Why(Level.ATTENTION, said)
     if status["in_force"]["differs"]:
         rows = (Finding("", line) for line in status["in_force"]["lines"])
@@ -298,23 +270,10 @@ def _reasons(status: StatusReport) -> tuple[Finding, ...]:
 
 def _needed(status: StatusReport) -> str:
     """Return what a blocked group needs of an operator."""
-    if members := sorted({row["member"] for row in status["remedies"]}):
-        verb = "is" if len(members) == 1 else "are"
-        return f"Waiting for you: no proof that {_names(members)} {verb} off"
+    if open_fences := stopped.unproven(status):
+        return f"Waiting for you: {open_fences}"
     failure = status["failure"]
     return f"Waiting for you: {failure['what']}" if failure else "Waiting for you"
-
-
-def _tried(status: StatusReport) -> tuple[Finding, ...]:
-    """Return what was tried before a traversal stopped."""
-    failure, now = status["failure"], status["now"]
-    if failure is None:
-        return (Finding("", status["reason"]),) if status["reason"] else ()
-    rows = [Finding(t["what"], t["found"], moment(t["at"], now)) for t in failure["tried"]]
-    if not rows:
-        rows = [Finding(failure["what"], f"{failure['message']} [{failure['code']}]")]
-    others = [row for row in status["remedies"] if row["resource"] != failure["resource"]]
-    return (*rows, *(Finding(row["member"], row["reason"]) for row in others))
 
 
 def _moving(status: StatusReport, since: float | None) -> _Why:
@@ -344,13 +303,6 @@ def _moving(status: StatusReport, since: float | None) -> _Why:
     at = place(traversal["nodes"]) if traversal else ""
     doing = next((row["sentence"] for row in status["under_way"]), status_screen.cause(status))
     return _Why(Level.WORKING, f"At work, {at}: {doing}", since)
-
-
-def _names(members: Sequence[str]) -> str:
-    """Return members for a sentence: their names, or how many there are."""
-    if len(members) > _NAMED:
-        return counted(len(members), "member")
-    return " and ".join(members)
 
 
 def _member(status: StatusReport, row: MemberOfGroup) -> MemberRow:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.rehearsals import change, last_failover, passed_before, takers
+from mistral_failover.cli.stopped import Finding, in_short
 from mistral_failover.model.rehearsals import Place, RehearsalOutcome, judged_roles
 from mistral_failover.model.remedies import Advice, commands, need
-from mistral_failover.ui.group import Finding, in_short
 from mistral_failover.ui.levels import Level
 from mistral_failover.ui.timeline import Outcome, StageBar, Step, Timeline
 

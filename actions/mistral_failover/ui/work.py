@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.status_screen import LONGEST, its_turn, ready_step
+from mistral_failover.cli.stopped import MOST
 from mistral_failover.convergence.records import OperationStatus, TraversalStatus
 from mistral_failover.model.text import counted, first_words
-from mistral_failover.ui.group import MOST
 from mistral_failover.ui.levels import Level, of_status
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
