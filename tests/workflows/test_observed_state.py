@@ -437,6 +437,30 @@ def test_after_a_move_the_group_serves_since_its_end(serving: Any) -> None:
     assert found["service"]["since"] == found["traversal"]["ended_at"]
 
 
+def test_the_first_look_after_work_leaves_since_when_it_serves(
+    group: Any, operator: Operator
+) -> None:
+    def since(word: str) -> float:
+        found = group.status()["service"]
+        assert found["status"] == word
+        return float(found["since"])
+
+    group.activate()
+    said = since("SERVING")
+    time.sleep(0.1)
+    observe(group)
+    assert since("SERVING") == said
+
+    operator.stop_server(group.server("db_a"))
+    observe(group)
+    assert since("DOWN") > said
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    said = since("DEGRADED")
+    time.sleep(0.1)
+    observe(group)
+    assert since("DEGRADED") == said
+
+
 def test_a_start_that_changes_nothing_ends_no_outage(serving: Any, operator: Operator) -> None:
     detach(serving, operator)
     observe(serving)

@@ -41,7 +41,7 @@ from mistral_failover.groups.agent_health import (
 from mistral_failover.groups.candidates import asks_nova, plugs_in
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.refresh_members import another_stack
-from mistral_failover.groups.service import standing
+from mistral_failover.groups.service import judged_services, standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ACTIVATION, ALARM, goal_resources, vacant_roles
@@ -208,7 +208,7 @@ def observe(
             looked_at[each] = before
             if not asked_for and _is_as_before(*found):
                 as_before.append(found[0])
-            elif row := database.atomically(partial(_save, *found, begun, asked_for)):
+            elif row := database.atomically(partial(_save, request, *found, begun, asked_for)):
                 rows.append(row)
     finally:
         keep()  # also if a later group could not be looked at
@@ -623,6 +623,7 @@ def _undone(record: Record) -> str:
 
 
 def _save(
+    request: Request,
     facts: _ObservedGroup,
     seen: Observation,
     memory: ObservationMemory,
@@ -641,6 +642,7 @@ def _save(
     before = observations.of_group(tx, known.id)
     if before is not None and before.at > begun:
         return None  # another process looked later, while this one was frozen
+    news = before is None or before.seen.service is not seen.service
     lately = ObservationMemory() if before is None else before.memory
     if facts.memory.alarmed and not lately.alarmed:
         return None  # the group file was stored in the meantime: the next look judges by it
@@ -656,7 +658,8 @@ def _save(
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory = replace(memory, told=seen.service)
     heal, why_not, memory = _heal(facts, seen, memory, asked_for, tx)
-    observations.save(tx, known.id, seen, memory, begun, facts.down_since)
+    since = _shown_since(request, known.id, seen, tx) if news else None
+    observations.save(tx, known.id, seen, memory, begun, facts.down_since or since)
     if asked_for and seen.service not in (Service.SERVING, Service.OUT_OF_SERVICE):
         follows = f"{heal['workflow']} is started" if heal else f"nothing is started: {why_not}"
         sentence = f"{sentence}; {follows}"
@@ -668,6 +671,15 @@ def _save(
         "sentence": sentence,
         "heal": heal,
     }
+
+
+def _shown_since(
+    request: Request, group_id: str, seen: Observation, tx: ProjectTransaction
+) -> float | None:
+    """Return since when the service that a look found is shown without it, as after the engine's
+    work; None if another one is shown."""
+    shown = judged_services(request.runtime, tx, [group_id])[group_id].state
+    return shown.since if shown.service is seen.service else None
 
 
 def _serves_as_before(facts: _ObservedGroup, tx: ProjectTransaction) -> bool:
