@@ -53,6 +53,27 @@ def test_a_lost_member_is_recovered_or_else_replaced(failed_over: tuple[ScaledGr
     assert group.status()["lost"] == []
 
 
+def test_what_lets_a_lost_member_take_over_is_said_where_none_can(
+    failed_over: tuple[ScaledGroup, str],
+) -> None:
+    group, lost = failed_over
+
+    def remedy() -> str:
+        found = group.done(Doctor(group.name))["findings"]
+        (row,) = [each for each in found if each["sentence"].startswith("no member can take over")]
+        return str(row["remedy"])
+
+    server = group.servers()[lost]
+    recover = f"once {lost} is healthy: failover recover {group.name} {lost}"
+    assert remedy() == f"openstack server start {server}; then {recover}"
+
+    Operator(group.cloud).start_server(server)
+    assert remedy() == f"O{recover[1:]}"
+
+    Operator(group.cloud).delete_server(server)
+    assert f"failover replace {group.name} {lost}" in remedy()
+
+
 def test_a_lost_member_without_a_server_can_only_be_replaced(
     failed_over: tuple[ScaledGroup, str],
 ) -> None:

@@ -10,7 +10,12 @@ from shlex import quote
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.named import ProjectThings
-from mistral_failover.cloud.servers import may_be_elsewhere, server_state, system_disk
+from mistral_failover.cloud.servers import (
+    ServerState,
+    may_be_elsewhere,
+    server_state,
+    system_disk,
+)
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
@@ -19,7 +24,7 @@ from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
-from mistral_failover.model.remedies import another_server, command, instead, need
+from mistral_failover.model.remedies import Need, another_server, command, instead, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
@@ -250,9 +255,12 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     elif holders and len(seen) == 1:
         yield _alone(subject, seen[0].name)
     elif holders:
-        ways = [each for fact in facts if fact.name not in holders for each in fact.needs]
-        known = subject.advised(*ways) if ways else f"failover member list {quote(subject.name)}"
-        yield error("no member can take over", known)
+        standbys = [fact for fact in facts if fact.name not in holders]
+        ways = dict.fromkeys(each for fact in standbys for each in _ways(subject, fact))
+        known = subject.advised(*ways) or ("" if snapshot.reached else _as_status(subject))
+        yield error(
+            "no member can take over", known or f"failover member list {quote(subject.name)}"
+        )
     yield from _shared(subject, {m.server_id: m.name for m in seen})
     yield from _host(subject, [(m.name, m.server_id) for m in seen])
     yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
@@ -289,10 +297,9 @@ def _moved(subject: ExaminedGroup, holder: MemberFact) -> str:
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
     if member.apart and not member.silent and not member.lacks:
         return assignment.ZONES
-    if member.healthy and member.maintenance:
-        return subject.advised(need("END_MAINTENANCE"))
-    if member.needs and not member.silent and not member.lacks:
-        return subject.advised(*member.needs)
+    ways = _ways(subject, member)
+    if ways and ((member.healthy and member.maintenance) or not (member.silent or member.lacks)):
+        return subject.advised(*ways)
     return f"Repair the cause, or: {_another_server(subject, member.name)}"
 
 
@@ -303,21 +310,37 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     replaced = _another_server(subject, member.name)
     if not subject.snapshot.reached:  # a confirmation would take the failover back
         return warn(sentence, _as_status(subject))
-    try:
-        state = server_state(subject.examination.cloud, member.server_id or "")
-    except CloudError:
-        state = None
+    state = _state(subject, member)
     if state is not None and not state.exists:
         return warn(f"{sentence}, and {state.unfit}", replaced)
     unfit = state.unfit if state is not None else None
-    ways = (
-        *(state.needs if state is not None and unfit else ()),
-        need("RECOVER", member=member.name),
-    )
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{subject.advised(*ways)}. If it cannot be repaired: {replaced}",
+        f"{subject.advised(*_ways(subject, member))}. If it cannot be repaired: {replaced}",
     )
+
+
+def _ways(subject: ExaminedGroup, member: MemberFact) -> tuple[Need, ...]:
+    """Return what lets a member without a role take one, as far as that is known."""
+    if member.name in subject.snapshot.lost:
+        if not subject.snapshot.reached:  # a confirmation would take the failover back
+            return ()
+        state = _state(subject, member)
+        if state is not None and not state.exists:
+            return (another_server(subject.snapshot.group.stack, member.name),)
+        unfit = state.needs if state is not None and state.unfit else ()
+        return (*unfit, need("RECOVER", member=member.name))
+    if member.healthy and member.maintenance:
+        return (need("END_MAINTENANCE"),)
+    return tuple(member.needs)
+
+
+def _state(subject: ExaminedGroup, member: MemberFact) -> ServerState | None:
+    """Return the state of a member's server; None if Nova does not tell."""
+    try:
+        return server_state(subject.examination.cloud, member.server_id or "")
+    except CloudError:
+        return None
 
 
 def _another_server(subject: ExaminedGroup, member: str) -> str:
