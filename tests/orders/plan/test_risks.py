@@ -12,6 +12,7 @@ from mistral_failover.actions import orders, suspensions
 from mistral_failover.cloud.servers import ServerState, server_state
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import attach
+from mistral_failover.convergence.records import Action, Status
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.orders.plan import steps
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
@@ -142,6 +143,29 @@ def test_a_lock_that_is_held_and_one_of_somebody_dead_are_told(group: Any) -> No
     plan = group.plan()
 
     assert {"LOCK_HELD", "LOCK_DEAD"} <= codes(plan)
+    assert not any("somebody" in row["sentence"] for row in plan["risks"])
+    assert not any("a dead process" in row["sentence"] for row in plan["risks"])
+
+
+def test_a_plan_names_the_step_that_it_waits_for_and_not_the_owner_of_its_lock(group: Any) -> None:
+    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    records = group.state.database.reading(lambda tx: list(tx.records(identity)))
+    locked = next(each for each in records if each.type == "volume_attachment")
+
+    def busy(tx: Any) -> None:
+        assert tx.amend(locked, action=Action.UPDATE, status=Status.IN_PROGRESS)
+        (now,) = (each for each in tx.records(identity) if each.id == locked.id)
+        assert tx.acquire(now, "54af@vm:31354", 600.0)
+
+    group.state.database.atomically(busy)
+
+    plan = group.plan(lost=[])
+
+    waits = [row["what"] for row in plan["steps"] if "if needed, after" in row["what"]]
+    assert waits
+    said = [*waits, *(r["sentence"] for r in plan["risks"] if r["code"] == "LOCK_HELD")]
+    assert all(f'"Update {locked.name} on db_a"' in each for each in said)
+    assert not any("54af" in each for each in said)
 
 
 def test_a_traversal_under_way_and_one_that_failed_are_told(group: Any) -> None:

@@ -30,6 +30,7 @@ from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
+from mistral_failover.orders.plan.steps import under_way
 from mistral_failover.orders.plan.volumes import volumes
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import confirm_command
@@ -115,17 +116,17 @@ def _locks(case: RiskContext) -> Iterator[Risk]:
             continue
         left = (record.lease_until or case.found.now) - case.found.now
         if record.held_at(case.found.now):
+            step = under_way(record, case.snapshot.group.types.get(record.type))
             yield risk(
                 "LOCK_HELD",
-                f"{record.owner} is working on {_on(record)} (its lease lasts {left:.0f} s more, "
-                "and is renewed while it lives)",
+                f"{_on(record)} waits for {step} (the worker's lease lasts "
+                f"{left:.0f} s more, and is renewed while it lives)",
                 "The failover waits for it. If it died, its lease expires, and a sweep continues.",
             )
         else:
             yield risk(
                 "LOCK_DEAD",
-                f"{record.owner} died {-left:.0f} s ago while it worked on {_on(record)}; how far "
-                "it got is unknown",
+                f"the worker of {_on(record)} died {-left:.0f} s ago; how far it got is unknown",
                 "Do nothing: the next worker breaks the lock and checks the cloud.",
             )
 

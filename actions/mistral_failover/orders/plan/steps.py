@@ -70,8 +70,17 @@ def _what(each: DryRunStep, resource_type: ResourceType) -> str:
     what = operation_words_of(each.verb, each.record, resource_type)
     if each.certain:
         return what
-    owner = each.record.owner
-    return f"{what} (if needed{f', after {owner}' if owner is not None else ''})"
+    if each.record.owner is None:
+        return f"{what} (if needed)"
+    return f"{what} (if needed, after {under_way(each.record, resource_type)})"
+
+
+def under_way(record: Record, resource_type: ResourceType | None) -> str:
+    """Return what the worker that has locked a record does to it: its step, in quotation marks, if
+    that has begun."""
+    if record.status != Status.IN_PROGRESS or record.action == Action.INIT:
+        return f"the worker that has locked {record.name}"
+    return f'"{operation_words_of(Verb(record.action.lower()), record, resource_type)}"'
 
 
 def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
