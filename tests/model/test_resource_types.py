@@ -19,6 +19,7 @@ from mistral_failover.model.types import (
     compare,
     installed_types,
     load_type,
+    type_problems,
 )
 
 TYPE: dict[str, Any] = {
@@ -183,6 +184,24 @@ def test_a_fault_in_a_type_file_is_named_with_its_place(
     assert caught.value.path == where
     assert fragment in caught.value.message
     assert remedy in caught.value.remedy
+    assert [each.path for each in type_problems(changed(path, value))] == [where]
+
+
+def test_all_faults_of_a_type_file_are_found_at_once() -> None:
+    document = changed("properties/mask/typ", "x")
+    document["properties"]["server"]["imutable"] = True
+    document["operations"] = {"update": {"timeout": 0, "function": "x", "workflow": "acme.x"}}
+    document |= {"replce": "delete_first", "member": "sever", "words": {"create": "Assign {nam}"}}
+
+    assert [each.path for each in type_problems(document)] == [
+        "operations",
+        "operations.update.timeout",
+        "properties.mask.typ",
+        "properties.server.imutable",
+        "replce",
+        "words.create",
+    ]
+    assert type_problems(TYPE) == []
 
 
 def test_schemas_may_be_nested_as_deep_as_a_document() -> None:

@@ -112,15 +112,15 @@ def _read(
     from mistral_failover.model.errors import InvalidDocument
     from mistral_failover.model.group import parse_group
     from mistral_failover.model.problems import group_problems
-    from mistral_failover.model.types import load_type
+    from mistral_failover.model.types import load_type, type_problems
 
     types, loaded, found = list(types), [], []
     for path in types:
         text = _text(path)
-        try:
+        if wrong_in_type := type_problems(text):
+            found += (_problem(path, each, line_finder(text)) for each in wrong_in_type)
+        else:
             loaded.append(load_type(text))
-        except InvalidDocument as error:
-            found.append(_problem(path, error, line_finder(text)))
     text = _text(file)
     included = _FileInclusion(file)
     source, line = _with_files(text, included), line_finder(text)

@@ -54,7 +54,7 @@ import functools
 import importlib.resources
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -66,7 +66,12 @@ from mistral_failover.model.installed import installed
 from mistral_failover.model.named import Thing
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import Stage
-from mistral_failover.model.validation import check_grammar, check_schema, did_you_mean
+from mistral_failover.model.validation import (
+    check_grammar,
+    check_schema,
+    did_you_mean,
+    every_error,
+)
 
 LOG = logging.getLogger(__name__)
 TYPES = "mistral_failover.types"
@@ -156,7 +161,8 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
     :raises InvalidDocument: when it breaks the grammar.
     """
     document = read_document(source, "type file")
-    _refuse_actions(document)
+    for slip in _actions(document):
+        raise slip
     check_grammar("type", document)
     properties: dict[str, Any] = document.get("properties", {})
     additional = document.get("additional_properties", False)
@@ -192,7 +198,8 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         operations=_operations(document["operations"]),
         document=document,
     )
-    _check_meaning(resource_type)
+    for slip in _meaning(document):
+        raise slip
     return resource_type
 
 
@@ -269,11 +276,36 @@ def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key not in _OURS}
 
 
-def _refuse_actions(document: Mapping[str, Any]) -> None:
-    operations = document.get("operations")
-    for name, spec in operations.items() if isinstance(operations, Mapping) else ():
+def type_problems(source: str | bytes | Mapping[str, Any]) -> list[InvalidDocument]:
+    """Return every problem of a type file, sorted by path. An empty list: :func:`load_type`, which
+    raises only one, accepts it."""
+    try:
+        document = read_document(source, "type file")
+    except InvalidDocument as error:
+        return [error]
+    found = [*_actions(document), *every_error("type", document)]
+    schemas = {f"properties.{name}": spec for name, spec in _part(document, "properties").items()}
+    schemas["additional_properties"] = document.get("additional_properties")
+    for path, spec in schemas.items():
+        if isinstance(spec, Mapping):
+            found += every_error("property", spec, path)
+    wrong = {each.path for each in found}
+    # What a refused part means is not known.
+    found += (each for each in _meaning(document, wrong) if each.path not in wrong)
+    unique = {each.path: each for each in reversed(found)}
+    return sorted(unique.values(), key=lambda each: each.path)
+
+
+def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return a mapping of a document; an empty one if it has none."""
+    found = document.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _actions(document: Mapping[str, Any]) -> Iterator[InvalidDocument]:
+    for name, spec in _part(document, "operations").items():
         if isinstance(spec, Mapping) and "action" in spec:
-            raise InvalidDocument(
+            yield InvalidDocument(
                 f"operations.{name}.action",
                 "no operation is a single action",
                 "Name a workflow with one task that calls the action.",
@@ -287,59 +319,78 @@ def _operations(given: Mapping[str, Any]) -> dict[Verb, OperationSpec]:
 
 
 def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
-    workflow, function = given.get("workflow"), given.get("function")
-    if (workflow is None) == (function is None):
-        raise InvalidDocument(
-            path,
-            'exactly one of "workflow" and "function" is needed',
-            "Keep or add the one that carries out the operation.",
-        )
+    for slip in _carrier(given, path):
+        raise slip
     stage = given.get("stage")
     return OperationSpec(
-        workflow,
-        function,
+        given.get("workflow"),
+        given.get("function"),
         given.get("timeout", DEFAULT_TIMEOUT),
         None if stage is None else Stage(stage),
     )
 
 
-def _check_words(resource_type: ResourceType) -> None:
-    known = ["{name}"] if resource_type.member_property is None else ["{name}", "{member}"]
-    for verb, words in resource_type.words.items():
-        for found in _PLACEHOLDER.findall(words):
+def _carrier(given: Mapping[str, Any], path: str) -> Iterator[InvalidDocument]:
+    if (given.get("workflow") is None) == (given.get("function") is None):
+        yield InvalidDocument(
+            path,
+            'exactly one of "workflow" and "function" is needed',
+            "Keep or add the one that carries out the operation.",
+        )
+
+
+def _words(document: Mapping[str, Any]) -> Iterator[InvalidDocument]:
+    known = ["{name}"] if document.get("member") is None else ["{name}", "{member}"]
+    for verb, words in _part(document, "words").items():
+        for found in _PLACEHOLDER.findall(words) if isinstance(words, str) else ():
             if found not in known:
-                raise InvalidDocument(
+                yield InvalidDocument(
                     f"words.{verb}",
                     f'"{found}" is not known here',
                     f"Use {' and '.join(known)}. For {{member}} the type needs the key member.",
                 )
 
 
-def _check_meaning(resource_type: ResourceType) -> None:
-    _check_words(resource_type)
-    properties = resource_type.schema["properties"]
-    if Verb.CREATE not in resource_type.operations:
-        raise InvalidDocument(
+def _meaning(
+    document: Mapping[str, Any], wrong: Collection[str] = frozenset()
+) -> Iterator[InvalidDocument]:
+    """Yield what is wrong beyond the grammar. ``wrong``: the paths of what breaks the grammar."""
+    properties, operations = _part(document, "properties"), _part(document, "operations")
+    for name, spec in operations.items():
+        if isinstance(spec, Mapping) and spec and not _touched(wrong, f"operations.{name}"):
+            yield from _carrier(spec, f"operations.{name}")
+    yield from _words(document)
+    if not isinstance(document.get("operations"), Mapping):
+        return
+    if not operations.get(Verb.CREATE):
+        yield InvalidDocument(
             "operations",
             "create is missing",
             "Name the workflow or function that creates such a resource.",
         )
-    member = resource_type.member_property
-    if member is not None and member not in properties:
-        raise InvalidDocument(
+    member = document.get("member")
+    if member is not None and member not in properties and not _touched(wrong, "properties"):
+        yield InvalidDocument(
             "member",
             f'"{member}" is not a property',
-            did_you_mean(member, properties),
+            did_you_mean(str(member), properties),
         )
-    mutable = sorted(properties.keys() - resource_type.immutable)
-    if resource_type.schema["additionalProperties"] is not False:
+    if _touched(wrong, "properties") or _touched(wrong, "additional_properties"):
+        return
+    mutable = sorted(name for name, spec in properties.items() if not spec.get("immutable"))
+    if document.get("additional_properties", False) is not False:
         mutable.append("any additional property")
-    if mutable and Verb.UPDATE not in resource_type.operations:
-        raise InvalidDocument(
+    if mutable and not operations.get(Verb.UPDATE):
+        yield InvalidDocument(
             "operations",
             f"update is missing, but these can change: {', '.join(mutable)}",
             "Add an update, or mark the properties immutable.",
         )
+
+
+def _touched(wrong: Collection[str], part: str) -> bool:
+    """Return whether a part of a document, or something in it, is among the wrong paths."""
+    return any(each == part or each.startswith((f"{part}.", f"{part}[")) for each in wrong)
 
 
 @dataclass(frozen=True)

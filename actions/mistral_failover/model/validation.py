@@ -80,17 +80,17 @@ def check_grammar(grammar: Grammar, document: Any, path: str = "") -> None:
     _check(_grammar(grammar), document, path)
 
 
-def every_error(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
+def every_error(grammar: Grammar, document: Any, path: str = "") -> Iterator[InvalidDocument]:
     """Yield every error that :func:`check_grammar` finds, not only the most important one."""
     for error in _grammar(grammar).iter_errors(document):
         if error.validator == "additionalProperties":
             known = error.schema.get("properties", {})
             for key in error.instance:
                 if key not in known:
-                    path = _joined("", [*error.absolute_path, key])
-                    yield InvalidDocument(path, f'unknown key "{key}"', did_you_mean(key, known))
+                    where = _joined(path, [*error.absolute_path, key])
+                    yield InvalidDocument(where, f'unknown key "{key}"', did_you_mean(key, known))
         else:
-            yield _finding(best_match([error]) or error, "")
+            yield _finding(best_match([error]) or error, path)
 
 
 def check_schema(schema: Mapping[str, Any], value: Any, path: str) -> None:
