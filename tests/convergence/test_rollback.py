@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.convergence.traversals import rollback_goal
+from mistral_failover.convergence.traversals import goes_back, rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, restored_goal
 from mistral_failover.store.tables import definitions, groups
 from mistral_failover.store.transaction import SqlTransaction
@@ -86,6 +86,29 @@ def test_a_goal_may_be_named(simulation: Simulation) -> None:
 
     assert goal_before(simulation, version=home.version) == home
     assert goal_before(simulation, version="unheard of") is None
+
+
+def test_a_rollback_is_offered_only_if_it_changes_something(simulation: Simulation) -> None:
+    def changes() -> bool:
+        def read(tx: SqlTransaction) -> bool:
+            group = tx.lock_group(simulation.group_id, shared=True)
+            assert group is not None
+            return goes_back(tx, group)
+
+        return simulation.database.reading(read)
+
+    group = simulation.define(CHAIN)
+    home = simulation.goal("a")
+    simulation.start(home)
+    assert not changes(), "it has reached no goal"
+    simulation.converge(home)
+    simulation.start(simulation.goal("b"))
+    assert changes()
+
+    simulation.start(home)
+    assert not changes(), "it is the same goal"
+    simulation.start(render_goal(group, {"active": "a"}, (), returns=True))
+    assert not changes(), "it leads to the same member"
 
 
 # -- by itself, when the group asks for it

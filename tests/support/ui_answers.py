@@ -167,6 +167,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "goes_back": word == "FAILED",
         "restored": False,
         "in_force": {"differs": False, "lines": []},
         "incidents": [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan_traversal
@@ -178,6 +179,24 @@ def rollback_goal(
         if not arrived or goal.version != asked_for.version:
             return goal
     return None
+
+
+def goes_back(tx: Transaction, group: GroupState) -> bool:
+    """Return whether a rollback of a group whose goal was not reached would change something: which
+    member holds a role, or what a group file asks for."""
+    present = present_goal(tx, group)
+    try:
+        target = rollback_goal(tx, group)
+    except InvalidDocument:  # a lost member would have to serve again
+        return False
+    return present is not None and target is not None and _asked(target) != _asked(present)
+
+
+def _asked(goal: Goal) -> tuple[Any, Any]:
+    """Return what a goal asks for without the engine's own resources, whose names have a colon."""
+    resources = goal.document["resources"]
+    own = {name: each for name, each in resources.items() if ":" not in name}
+    return goal.document["roles"], own
 
 
 def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:

@@ -59,7 +59,7 @@ def _needs(status: StatusReport) -> Iterable[Need]:
         case "FAILED":
             again = [*_then(status, need("START")), *_decisions(status)]
             # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
-            back = status["last_complete_goal"] and not status["lost"]
+            back = status["goes_back"] and not status["lost"]
             return [*again, need("ROLLBACK")] if back else again
         case "IN_PROGRESS":
             waits = status["chain"]["remedy"] if status["chain"] else status["reason"]

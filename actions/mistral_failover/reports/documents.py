@@ -279,13 +279,15 @@ class StatusReport(GroupReport):
     """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
     project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
     in words; ``unstarted``: the alarms that were admitted and whose failover has not started,
-    oldest first; ``restored``: what the store has of it is older than what happened since;
-    ``restarts``: the attempts of the last hour to bring members back."""
+    oldest first; ``goes_back``: it is FAILED, and a rollback would change something;
+    ``restored``: what the store has of it is older than what happened since; ``restarts``: the
+    attempts of the last hour to bring members back."""
 
     group: str
     failure: FailedStep | None
     goal: str | None
     last_complete_goal: str | None
+    goes_back: bool
     in_force: InForce
     restored: bool
     traversal: TraversalRow | None

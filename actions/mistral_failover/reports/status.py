@@ -16,6 +16,7 @@ from mistral_failover.convergence.records import (
     Record,
     TraversalStatus,
 )
+from mistral_failover.convergence.traversals import goes_back
 from mistral_failover.groups import agent_epochs, agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
@@ -126,6 +127,9 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
+            "goes_back": bool(traversal)
+            and traversal["status"] == TraversalStatus.FAILED
+            and goes_back(tx, state),
             "in_force": in_force(tx, state),
             "traversal": traversal,
             "pause": suspended["pause"],
