@@ -43,8 +43,8 @@ from mistral_failover.model import remedies
 from mistral_failover.model.remedies import Need, need
 
 ANOTHER = (
-    "Name a volume that exists in the group file, then: failover group create FILE, or, if there "
-    "is the group already: failover group update FILE"
+    "In the group file, name a volume that your project has. Then: failover group create FILE, or, "
+    "if there is the group already: failover group update FILE"
 )
 """The remedy for a volume that does not exist, or not any more."""
 MULTIATTACH = Field("Cinder", "multiattach")
