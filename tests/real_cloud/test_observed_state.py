@@ -195,7 +195,7 @@ def test_an_alarm_that_the_group_file_names_is_repaired_and_follows_the_active_m
     found = look(stack)
 
     assert [row["service"] for row in found["observed"]] == ["DEGRADED"]
-    words = f"watches server {servers[standby]}, not {servers[active]} of {active}"
+    words = f"watches {standby}, not {active}"
     assert words in found["observed"][0]["sentence"]
     until(lambda: watched(stack, alarm) == [servers[active]], "its repair", 60)
     print(f"repaired {time.monotonic() - begun:.1f} s after the look began")
@@ -280,7 +280,7 @@ def test_a_group_whose_volume_was_deleted_goes_on_with_another_one(
 
     status, reasons = service(doomed)
     assert status == "DOWN"
-    assert any(f"volume {volume} no longer exists" in reason for reason in reasons), reasons
+    assert any("the volume no longer exists" in reason for reason in reasons), reasons
     change(doomed, "data", volume=spare)
     succeeds(doomed, "failover", lost=[], definition="defined")
     serves_on(doomed, active)

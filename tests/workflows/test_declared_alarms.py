@@ -127,8 +127,7 @@ def test_an_alarm_that_was_pointed_elsewhere_is_repaired_within_one_look(serving
     seen = serving.heal()
 
     assert seen == (
-        f"{group.name} is DEGRADED: watch: alarm {serving.name} watches server {NOBODY}, not "
-        f"{group.server('db_a')} of db_a"
+        f"{group.name} is DEGRADED: watch: alarm {serving.name} watches server {NOBODY}, not db_a"
     )
     assert serving.watched() == ["db_a"]
     assert group.runs_on() == ["db_a"]

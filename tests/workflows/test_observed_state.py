@@ -221,8 +221,8 @@ def test_an_alarm_that_watches_a_server_of_the_past_is_seen(
         "DEGRADED",
         [
             f"alarm db_a_lost watches server {gone}, which does not exist",
-            f"no alarm watches server {serving.server('db_a')} of db_a (change it where it is "
-            "defined, or name it in the group file as a resource of type alarm)",
+            "no alarm watches the server of db_a (change it where it is defined, or name it in "
+            "the group file as a resource of type alarm)",
         ],
     )
 
@@ -367,8 +367,21 @@ def test_a_volume_that_was_detached_by_hand_and_deleted_is_seen(
     deleted = service(serving)
 
     assert (detached[0], deleted[0]) == ("DOWN", "DOWN")
-    assert detached[1][0].startswith("data on db_a: volume ")
-    assert "no longer exists" in deleted[1][0]
+    assert detached[1] == ["data on db_a: the volume is available and attached to no server"]
+    assert deleted[1] == ["data on db_a: the volume no longer exists"]
+
+
+def test_what_was_attached_to_another_member_is_said_by_the_names_of_both(
+    serving: Any, operator: Operator
+) -> None:
+    detach(serving, operator)
+    operator.attach(volume_of(serving), serving.server("db_b"))
+    observe(serving)
+
+    assert service(serving) == (
+        "DOWN",
+        ["data on db_a: the volume is in-use and attached to db_b, not to db_a"],
+    )
 
 
 @pytest.mark.parametrize("status", ["backing-up", "error_extending"])

@@ -83,6 +83,11 @@ class ProjectView:
         """Return the records of the group without which a record does not work."""
         return [self._records[each] for each in record.requires if each in self._records]
 
+    def called(self, server_id: str) -> str:
+        """Return a server in words: its member of the group, or its id if it belongs to none."""
+        members = (name for name, known in self.servers.items() if known == server_id)
+        return next(members, f"server {server_id}")
+
     def made_at(self, record: Record) -> float | None:
         """Return when a resource was made or changed last, in seconds of the store's clock; None if
         that is not known any more."""

@@ -500,7 +500,7 @@ def _unguarded(
     if alarms and all(each.servers for each in alarms):
         watched = frozenset().union(*(each.servers for each in alarms))
         wrong += [
-            f"no alarm watches server {row.server_id} of {row.name}"
+            f"no alarm watches the server of {row.name}"
             for row in facts.members.values()
             if row.server_id not in watched and row.name in facts.roles.values()
         ]

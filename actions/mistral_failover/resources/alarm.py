@@ -76,7 +76,7 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, words, (need("ENABLE_ALARM", alarm=found.id),))
     if server_id is None or found.watches(server_id):
         return AS_RECORDED
-    there = ", ".join(sorted(found.servers))
-    words = f"{found} watches server {there}, not {server_id} of {member}"
+    there = ", ".join(map(view.called, sorted(found.servers)))
+    words = f"{found} watches {there}, not {member}"
     refused = record.attributes.get("refused")
     return ObservedPresence(Presence.CHANGED, f"{words} ({refused})" if refused else words)

@@ -85,14 +85,14 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return ObservedPresence(Presence.GONE, f"floating IP {floating_ip} no longer exists")
+        return ObservedPresence(Presence.GONE, "the floating IP no longer exists")
     if found.port_id == port_id:
         return AS_RECORDED
     back = need("ASSIGN_FLOATING_IP", port=port_id, address=floating_ip)
     if found.port_id is None:
         words = f"floating IP {found.address} is associated with no port"
         return ObservedPresence(Presence.GONE, words, (back,))
-    words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
+    words = f"floating IP {found.address} is associated with another port ({found.port_id})"
     return ObservedPresence(Presence.CHANGED, words, (back,))
 
 

@@ -87,14 +87,15 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
+        return ObservedPresence(Presence.GONE, "the port no longer exists")
     if found.device_id == server_id:
         return AS_RECORDED
     back = need("ATTACH_PORT", server=server_id, port=port_id)
     if not found.device_id:
-        words = f"port {port_id} is attached to no server"
+        words = "the port is attached to no server"
         return ObservedPresence(Presence.GONE, words, (back,))
-    words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
+    there, wanted = view.called(found.device_id), view.called(server_id)
+    words = f"the port is attached to {there}, not to {wanted}"
     away = need("DETACH_PORT", server=found.device_id, port=port_id)
     return ObservedPresence(Presence.CHANGED, words, (away, back))
 

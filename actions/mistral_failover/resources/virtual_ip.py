@@ -121,10 +121,10 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
+        return ObservedPresence(Presence.GONE, "its port no longer exists")
     if networks.allows(found, address):
         return AS_RECORDED
-    words = f"port {port_id} is not allowed to use {address}"
+    words = f"its port is not allowed to use {address}"
     back = need("ALLOW_ADDRESS", address=address, port=port_id)
     return ObservedPresence(Presence.GONE, words, (back,))
 

@@ -237,12 +237,13 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return unknown(error)
     if volume is None:
         return ObservedPresence(
-            Presence.GONE, f"volume {volume_id} no longer exists", (need("ANOTHER_VOLUME"),)
+            Presence.GONE, "the volume no longer exists", (need("ANOTHER_VOLUME"),)
         )
     if server_id in volume.servers:
         return _attached(volume)
-    where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
-    words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
+    where = " and ".join(map(view.called, sorted(volume.servers)))
+    elsewhere = f"{where}, not to {view.called(server_id)}" if where else "no server"
+    words = f"the volume is {volume.status} and attached to {elsewhere}"
     presence = Presence.CHANGED if volume.servers else Presence.GONE
     return ObservedPresence(presence, words, _gives_back(volume, server_id))
 
@@ -263,7 +264,7 @@ def _attached(volume: ListedVolume) -> ObservedPresence:
         return AS_RECORDED
     meaning = state_named(volume.status)
     if meaning is None or volume.status in TAKEN:
-        words = f"volume {volume.id} is attached, but Cinder reports it as {volume.status}"
+        words = f"the volume is attached, but Cinder reports it as {volume.status}"
         return ObservedPresence(Presence.UNKNOWN, words)
-    words = f"volume {volume.id} {meaning.clause} ({volume.status}), so it could not move now"
+    words = f"the volume {meaning.clause} ({volume.status}), so it could not move now"
     return ObservedPresence(Presence.PRESENT, words)
