@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
-.PHONY: test-ansible test-ansible-cloud
+.PHONY: test-ansible test-ansible-cloud test-answers record-answers
 .PHONY: test-ui pictures
 .PHONY: test-spec spec test-simulation simulate simulate-mutants
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
@@ -43,6 +43,20 @@ test: $(STAMP)
 	$(TOOL) support.fence_agents
 	$(TOOL) support.proxies
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
+
+# The contract on the emulated cloud, and its answers beside those that the real services gave.
+ANSWERS := $(abspath build/answers)
+test-answers: $(STAMP)
+	rm -rf $(ANSWERS)/emulated
+	$(BIN)/pytest -q --record $(ANSWERS)/emulated -n 2 --dist loadfile tests/contract
+	$(TOOL) contract.differences $(ANSWERS)/emulated
+
+# What the real services answer, for test-answers: after a change of the contract or of the services.
+record-answers: cloud-up
+	rm -rf $(ANSWERS)/real
+	$(BIN)/pytest -q --cloud=real --record $(ANSWERS)/real --timeout=900 -n 4 --dist loadfile \
+	  -m 'not outages and not alone' --no-loadscope-reorder tests/contract
+	$(TOOL) contract.differences --keep $(ANSWERS)/real
 
 # The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
 # Java is Debian's, installed if it is missing and you are root.

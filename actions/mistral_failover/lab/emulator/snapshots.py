@@ -77,7 +77,10 @@ def _create_snapshot(call: Call) -> Any:
     call.emulation.later(
         "snapshot_create", "snapshot.created", snapshot_id=snapshot.id, operation=operation
     )
-    return 202, {"snapshot": _snapshot_view(snapshot)}
+    made = _snapshot_view(snapshot)
+    hidden = [name for name in made if name.startswith("os-extended-snapshot-attributes")]
+    shown = {name: value for name, value in made.items() if name not in hidden}
+    return 202, {"snapshot": shown | {"updated_at": None}}
 
 
 @transition("snapshot.created")
