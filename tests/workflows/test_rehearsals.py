@@ -12,6 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 
 from mistral_failover.actions import groups, orders, recovery, rehearsals, reports
+from mistral_failover.cli.rehearsals import lines
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.activation import done
 from support.rehearsed import CONTEXT, latest, rehearsed
@@ -276,4 +277,11 @@ def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_ins
     made.activate()
     planned = done(rehearsals.PreviewRehearsal(made.name).run(CONTEXT))
     assert (planned["gib"], planned["consistent"]) == (6, False)
-    assert rehearse(made).output["outcome"]["status"] == "PASSED"
+    outcome = rehearse(made).output["outcome"]
+    assert outcome["status"] == "PASSED"
+    assert "not consistent across volumes (within" in dict(lines(outcome))["data of"]
+
+    made.cloud.fault("server", made.server("db_b"), "misconfigured")
+    failed = rehearse(made).output["outcome"]
+    assert (failed["status"], "not of one instant" in failed["reason"]) == ("FAILED", True)
+    made.cloud.fault("server", made.server("db_b"), "repaired")

@@ -189,7 +189,7 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     if report["data_at"] is not None:
         spread = report["spread"] or 0.0
         several = len(found["planned"]["volumes"]) > 1
-        more = f"; not consistent across volumes ({spread:.1f} s apart)" if several else ""
+        more = f"; not consistent across volumes (within {spread:.1f} s)" if several else ""
         yield "data of", f"{when(report['data_at'])} UTC{more}"
     several = len(set(found["roles"].values())) > 1
     yield (

@@ -4,7 +4,6 @@ application on them, apart from everything else on the member."""
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -36,14 +35,14 @@ REHEARSAL_KEY = "failover_rehearsal"
 
 
 def take_snapshots(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Take a snapshot of each volume; return their ids."""
+    """Take a snapshot of each volume; return their ids and times."""
     rehearsal = operation["properties"]["rehearsal"]
     names = {each: thing_name(rehearsal, each) for each in operation["properties"]["volumes"]}
-    at, since = time.time(), time.monotonic()
     found = volume_copies.take_snapshots(
         context.cloud, names, {REHEARSAL_KEY: rehearsal}, operation["timeout"]
     )
-    attributes = {"snapshots": found.ids, "taken_at": at, "spread": found.requested_by - since}
+    spread = found.last - found.first if len(found.ids) > 1 else 0.0
+    attributes = {"snapshots": found.ids, "taken_at": found.first, "spread": spread}
     return {"physical_id": None, "attributes": attributes}
 
 
