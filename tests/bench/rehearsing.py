@@ -4,12 +4,12 @@
 The application dies on a healthy member, so there is no limit to wait for: the fence takes 0.4 s,
 in which the rehearsal must have ended, and its copies must be off the standby. The emulated compute
 service handles the attachments of one server one after another, as Nova's does. The alarm comes at
-each moment of a rehearsal in turn.
+each moment of a rehearsal in turn. The shortest of the rounds counts: what else runs on the machine
+only adds to it.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,9 +31,7 @@ MOMENTS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {
         event["kind"] == "attach_begin" and event["server"] == server
     ),
     "attached": lambda event, server: event["kind"] == "attached" and event["server"] == server,
-    "start": lambda event, server: (
-        event["kind"] == "command_started" and event["server"] == server
-    ),
+    "start": lambda event, server: event["kind"] == "command_started" and event["server"] == server,
     "started": lambda event, server: (
         event["kind"] == "rehearsed_started" and event["server"] == server
     ),
@@ -57,9 +55,9 @@ def main(rounds: int = ROUNDS) -> None:
                     set_latency(scene, "measured")
                     taken.setdefault(moment, []).append(_fail_over(scene, name, moment))
             audited(scene)
-        without = statistics.median(taken.pop(""))
+        without = min(taken.pop(""))
         for moment, seconds in taken.items():
-            during = statistics.median(seconds)
+            during = min(seconds)
             ratios.append(during / without)
             print(
                 f"   {volumes:7}   {moment:10} {during:12.2f} {without:11.2f} {ratios[-1]:7.2f}",

@@ -108,7 +108,8 @@ def _refuse_without_room(cloud: Cloud, volumes: Iterable[CopiedVolume]) -> None:
 class Snapshots:
     """Snapshots that were taken. ``ids``: by volume. ``first``: when Cinder accepted the first
     request; ``last``: when the last one was available, at the latest, both in seconds since the
-    epoch by Cinder's clock. A backend takes each at an instant between them, which Cinder does not show."""
+    epoch by Cinder's clock. A backend takes each at an instant between them, which Cinder does not
+    show."""
 
     ids: Mapping[str, str]
     first: float

@@ -17,7 +17,11 @@ from mistral_failover.convergence.traversals import begin
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.rehearsal_goal import ended_goal
 from mistral_failover.model.rehearsals import Place, RehearsalOutcome, judged_roles, role_words
-from mistral_failover.orders.rehearsal_report import RehearsalReport, failed_places, rehearsal_report
+from mistral_failover.orders.rehearsal_report import (
+    RehearsalReport,
+    failed_places,
+    rehearsal_report,
+)
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import details, plans, rehearsals, rehearsed_roles
 from mistral_failover.store.rehearsals import RehearsalRow
@@ -84,8 +88,8 @@ def _doubt(report: RehearsalReport) -> str:
     if not any(step["error"] and step["role"] for step in report["steps"]):
         return ""
     return (
-        f"; the copies are not of one instant (within {report['spread'] or 0.0:.1f} s), so they may "
-        "be the cause"
+        f"; the copies are not of one instant (within {report['spread'] or 0.0:.1f} s), so they "
+        "may be the cause"
     )
 
 

@@ -8,11 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
+from mistral_failover.agent.channel.interface import (
+    REMEDIES,
+    ChannelError,
+    Command,
+    CommandResult,
+)
 from mistral_failover.agent.wire import END_REHEARSAL, Address
 from mistral_failover.cloud import volume_copies, volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.transport import NoLongerNeeded
 from mistral_failover.cloud.volume_holders import volume_if_there
 from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.convergence.records import Record
@@ -22,9 +28,10 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence
 from mistral_failover.model.rehearsal_goal import COPY_PREFIX, SNAPSHOTS_NAME
-from mistral_failover.model.rehearsals import SHOWN, thing_name
+from mistral_failover.model.rehearsals import SHOWN, RehearsalOutcome, thing_name
 from mistral_failover.model.remedies import command
 from mistral_failover.resources.commands import SILENCE
+from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext, member_of
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.store import rehearsals
@@ -78,7 +85,13 @@ def delete_copy(context: OperationContext, operation: OperationDocument) -> dict
 
 
 def attach_copy(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Attach the copy to the member's server; return device, server_id, attachment_id."""
+    """Attach the copy to the member's server; return device, server_id, attachment_id.
+
+    Nova carries out the requests of a server one after the other, and withdraws none. So there is
+    one at a time, and a failover waits for one at most. Raises ActionError REHEARSAL_ENDED if one
+    has ended the rehearsal meanwhile.
+    """
+    _await_turn(context, operation)
     copy = operation["inputs"][f"{COPY_PREFIX}{operation['resource']['name']}"]
     volume_id = str(copy["attributes"]["volume_id"])
     try:
@@ -97,6 +110,32 @@ def attach_copy(context: OperationContext, operation: OperationDocument) -> dict
             "STANDBY_DOWN", error.message, remedy=error.remedy, unknown=error.unknown
         ) from None
     return {"physical_id": volume_id, "attributes": attributes}
+
+
+def _await_turn(context: OperationContext, operation: OperationDocument) -> None:
+    """Wait until no copy of the same rehearsal whose name comes before is being attached to the
+    server."""
+    rehearsal_id = operation["properties"]["rehearsal"]
+    server_id, name = operation["properties"]["server_id"], operation["resource"]["name"]
+
+    def step() -> ProbeResult:
+        ended, others = context.request.store.reading(
+            lambda tx: (_ended(tx, rehearsal_id), rehearsals.attaching(tx, rehearsal_id, server_id))
+        )
+        if ended:
+            raise ActionError("REHEARSAL_ENDED", ended, REMEDIES["REHEARSAL_ENDED"])
+        before = [other for other in others if other < name]
+        return ProbeResult(f"{', '.join(before)} is being attached", done=not before)
+
+    context.cloud.wait(step, what="the copies before it", limit=operation["timeout"])
+
+
+def _ended(tx: ProjectTransaction, rehearsal_id: str) -> str | None:
+    """Return, in words, that a rehearsal has been ended; None if it has not."""
+    row = rehearsals.get(tx, rehearsal_id)
+    if row is not None and row["outcome"] == RehearsalOutcome.RUNNING:
+        return None
+    return "The rehearsal has been ended."
 
 
 def detach_copy(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -125,7 +164,7 @@ def _copy_of(context: OperationContext, operation: OperationDocument) -> str | N
 def start_rehearsed(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the start command, apart from everything else on the member."""
     given = operation["properties"]
-    result = _run(context, operation, given["start"], given["arguments"])
+    result = _run(_while_it_runs(context, operation), operation, given["start"], given["arguments"])
     if result.exit_code != 0:
         raise _not_passed(operation, given["start"], result, 0)
     return {
@@ -155,7 +194,8 @@ def end_rehearsed(context: OperationContext, operation: OperationDocument) -> di
 def run_check(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run a check; return its exit code, and the end of its output."""
     given = operation["properties"]
-    result = _run(context, operation, given["command"], given["arguments"])
+    watching = _while_it_runs(context, operation)
+    result = _run(watching, operation, given["command"], given["arguments"])
     output = masked((result.stdout or result.stderr).strip())[-SHOWN:]
     if result.exit_code != given["exit_code"]:
         raise _not_passed(operation, given["command"], result, given["exit_code"])
@@ -220,6 +260,19 @@ def _copies(tx: ProjectTransaction, group_id: str, server_id: str) -> dict[str, 
     return found
 
 
+def _while_it_runs(context: OperationContext, operation: OperationDocument) -> OperationContext:
+    """Return a context whose waits for the agent end soon after the rehearsal has been ended. The
+    cleanup, which ends what runs there, begins only then."""
+    rehearsal_id, store = operation["properties"]["rehearsal"], context.request.store
+    guard = WatchfulGuard(
+        context.cloud.guard,
+        lambda: store.reading(lambda tx: _ended(tx, rehearsal_id)),
+        "the rehearsal has been ended",
+    )
+    cloud = context.request.cloud(guard)
+    return replace(context, cloud=cloud, channel=context.request.channel(cloud, guard))
+
+
 def _run(
     context: OperationContext, operation: OperationDocument, name: str, arguments: dict[str, Any]
 ) -> CommandResult:
@@ -236,6 +289,8 @@ def _run(
     )
     try:
         return context.channel.run(replace(asked, rehearsal=given["rehearsal"]))
+    except NoLongerNeeded as ended:
+        raise ChannelError("REHEARSAL_ENDED", f"{name}: {ended}.", unknown=True) from None
     except ChannelError as error:
         error.remedy = f"Repair the agent of {given['on']}, then: {_again(operation)}"
         raise

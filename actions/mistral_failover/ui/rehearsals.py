@@ -289,6 +289,8 @@ def _facts(found: Rehearsal) -> Iterator[tuple[str, str]]:
         yield "Data of", f"{when(report['data_at'])}{more}"
     if report is not None and report["not_known"]:
         yield "Not in the time", f"{' and '.join(report['not_known'])}, which never happened yet"
+    for each in found["planned"]["passed_over"]:
+        yield "Passed over", f"{each['member']} as {each['role']}: {each['why']}"
     if found["planned"]["left_out"]:
         left = (f"{name} ({kind})" for name, kind in found["planned"]["left_out"].items())
         yield "Left out", ", ".join(left)
