@@ -4,7 +4,6 @@ application on them, apart from everything else on the member."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from mistral_failover.agent.channel.interface import (
     Command,
     CommandResult,
 )
-from mistral_failover.agent.wire import END_REHEARSAL, Address
+from mistral_failover.agent.wire import END_REHEARSAL, UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import volume_copies, volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
@@ -30,7 +29,8 @@ from mistral_failover.model.observation import AS_RECORDED, ObservedPresence
 from mistral_failover.model.rehearsal_goal import COPY_PREFIX, SNAPSHOTS_NAME
 from mistral_failover.model.rehearsals import SHOWN, RehearsalOutcome, thing_name
 from mistral_failover.model.remedies import command
-from mistral_failover.resources.commands import SILENCE
+from mistral_failover.model.types import Verb
+from mistral_failover.resources.commands import SILENCE, command_member
 from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext, member_of
 from mistral_failover.runtime.errors import ActionError, masked
@@ -179,12 +179,13 @@ def end_rehearsed(context: OperationContext, operation: OperationDocument) -> di
     try:
         result = _run(context, operation, END_REHEARSAL, {})
     except ChannelError as error:
-        if error.code not in ("NO_ANSWER", "OLD_EPOCH", "UNKNOWN_COMMAND"):
-            raise
-        state = server_state(context.cloud, operation["properties"]["server_id"])
         # An agent that was given a later epoch has ended it by itself.
-        if error.code == "NO_ANSWER" and state.exists and not state.off:
-            raise
+        if error.code not in ("OLD_EPOCH", UNKNOWN_COMMAND):
+            if not _unanswered(error):
+                raise
+            state = server_state(context.cloud, operation["properties"]["server_id"])
+            if state.exists and not state.off:
+                raise
         return {}
     if result.exit_code != 0:
         raise _not_passed(operation, "the end of the rehearsal", result, 0)
@@ -211,25 +212,20 @@ def end_on(context: OperationContext, operation: OperationDocument, server_id: s
     start command could take the one for the other. The cleanup is under way since the failover
     began; here the agent is told to end the rehearsal at once, and the detach is waited for.
 
-    Raises `ActionError` COPIES_LEFT, ChannelError.
+    Raises `ActionError` COPIES_LEFT; as `command_member`, if the agent does not answer.
     """
     group_id, member = operation["group_id"], member_of(operation)
     left = context.request.store.reading(lambda tx: _copies(tx, group_id, server_id))
     if not left:
         return
-    to = Address(group_id, operation["group"], member["name"], server_id)
     for rehearsal_id in left:
-        asked = Command(
-            id=derived_id(operation["key"], END_REHEARSAL, rehearsal_id),
-            to=to,
-            epoch=member["epoch"],
-            name=END_REHEARSAL,
-            limit=min(SILENCE, operation["timeout"]),
-            longest=operation["timeout"],
-            rehearsal=rehearsal_id,
-        )
-        with suppress(ChannelError):  # the start command itself would have no answer either
-            context.channel.run(asked)
+        try:
+            command_member(context, operation, END_REHEARSAL, {}, server_id, rehearsal=rehearsal_id)
+        except ChannelError as error:  # without an answer the start command would get none either
+            if error.code != UNKNOWN_COMMAND:
+                raise
+        except ActionError:
+            pass  # something of it still runs; once that has ended, its copies are detached
 
     def step() -> ProbeResult:
         found = context.request.store.reading(lambda tx: _copies(tx, group_id, server_id))
@@ -292,8 +288,21 @@ def _run(
     except NoLongerNeeded as ended:
         raise ChannelError("REHEARSAL_ENDED", f"{name}: {ended}.", unknown=True) from None
     except ChannelError as error:
+        starts, server_id = operation["verb"] != Verb.DELETE, given["server_id"]
+        if starts and _unanswered(error) and not server_state(context.cloud, server_id).exists:
+            raise ActionError(
+                "STANDBY_DOWN",
+                f"{name} cannot run on {given['on']}: its server {server_id} does not exist any "
+                "more",
+                f"Once {given['on']} has a server: {_again(operation)}",
+            ) from error
         error.remedy = f"Repair the agent of {given['on']}, then: {_again(operation)}"
         raise
+
+
+def _unanswered(error: ChannelError) -> bool:
+    """Return whether the agent, or the channel to it, did not answer."""
+    return error.code == "NO_ANSWER" or error.transient
 
 
 def _not_passed(
