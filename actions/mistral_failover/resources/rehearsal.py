@@ -22,6 +22,7 @@ from mistral_failover.cloud.volume_holders import volume_if_there
 from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.waiting import TARGET_DOWN
+from mistral_failover.fault_points import reach
 from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
@@ -283,8 +284,9 @@ def _run(
         limit=min(SILENCE, operation["timeout"]),
         longest=operation["timeout"],
     )
+    reach("command.before")
     try:
-        return context.channel.run(replace(asked, rehearsal=given["rehearsal"]))
+        result = context.channel.run(replace(asked, rehearsal=given["rehearsal"]))
     except NoLongerNeeded as ended:
         raise ChannelError("REHEARSAL_ENDED", f"{name}: {ended}.", unknown=True) from None
     except ChannelError as error:
@@ -298,6 +300,8 @@ def _run(
             ) from error
         error.remedy = f"Repair the agent of {given['on']}, then: {_again(operation)}"
         raise
+    reach("command.after")
+    return result
 
 
 def _unanswered(error: ChannelError) -> bool:
