@@ -59,8 +59,8 @@ def main(rounds: int = ROUNDS, slower: int = 1) -> None:
                     taken.setdefault(moment, []).append(_fail_over(scene, name, moment))
             audited(scene)
         without = min(taken.pop(""))
-        for moment, seconds in taken.items():
-            during = min(seconds)
+        for moment, times in taken.items():
+            during = min(times)
             ratios.append(during / without)
             print(
                 f"   {volumes:7}   {moment:10} {during:12.2f} {without:11.2f} {ratios[-1]:7.2f}",

@@ -32,8 +32,8 @@ from mistral_failover.model.rehearsals import SHOWN, RehearsalOutcome, thing_nam
 from mistral_failover.model.remedies import command
 from mistral_failover.model.types import Verb
 from mistral_failover.resources.commands import SILENCE, command_member
-from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext, member_of
+from mistral_failover.resources.watch import WatchfulGuard
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.store import rehearsals
 from mistral_failover.store.transaction import ProjectTransaction
