@@ -49,7 +49,7 @@ from typing import Any, Literal
 
 from mistral_failover.model import rehearsals
 from mistral_failover.model.documents import read_document
-from mistral_failover.model.errors import InvalidDocument, UnknownResource
+from mistral_failover.model.errors import InvalidDocument, UnknownMember, UnknownResource
 from mistral_failover.model.named import WAYS, Identity, Named, Thing, read_named
 from mistral_failover.model.references import Reference, find_references, holds_reference
 from mistral_failover.model.rehearsals import RehearsalSpec, read_rehearsal
@@ -321,11 +321,8 @@ def _members(
     servers = distinct(list(given.get("servers", [])), "members.servers")
     choose = given.get("choose", "oldest")
     if servers and choose not in ("oldest", "newest", *servers):
-        raise InvalidDocument(
-            "members.choose",
-            f'"{choose}" is not a member',
-            did_you_mean(choose, ["oldest", "newest", *servers]),
-        )
+        remedy = did_you_mean(choose, ["oldest", "newest", *servers])
+        raise UnknownMember("members.choose", choose, remedy)
     replaced = given.get("replace", "never")
     return MembersSpec(
         servers,

@@ -613,8 +613,10 @@ def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedRes
 
 
 def _undone(record: Record) -> str:
+    """Return what was not done, and why in a sentence: what helps is said with the failed step."""
     words = f"its {record.action.lower()} is {record.status}"
-    return f"{words}: {record.reason}" if record.reason else words
+    why = record.reason.partition(". ")[0].rstrip(".")
+    return f"{words}: {why}" if why else words
 
 
 def _save(
@@ -780,10 +782,10 @@ def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) ->
 def _repairable(facts: _ObservedGroup, seen: Observation) -> Iterator[ObservedResource]:
     """Yield what a look found not as recorded and may be repaired by itself: what has drifted, and
     of what serves also what is gone, if its member runs and all else that serves there is well."""
+    if seen.another_stack or seen.stack_gone:
+        return  # no order begins before the group has its stack
     types = {name for name, each in facts.group.types.items() if each.repairable}
     able = {each.name for each in seen.members if each.condition is Condition.RUNS}
-    if seen.another_stack or seen.stack_gone:
-        able = set()
     able -= {
         each.member
         for each in seen.resources

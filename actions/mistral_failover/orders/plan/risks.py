@@ -22,7 +22,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import remedies
 from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.goal import ACTIVATION, Goal
+from mistral_failover.model.goal import ACTIVATION, REPLACE_TYPE, Goal, goal_resources
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import format_time
@@ -156,7 +156,12 @@ def _members(case: RiskContext) -> Iterator[Risk]:
             f"Repair it first, if the roles should go to {member}; or name it with to.",
         )
     refused = unfit(case.snapshot, case.found, lost)
-    spare = facts.keys() - refused.keys() - set(holders.values())
+    back = {
+        str(each.properties["member"])
+        for each in goal_resources(case.goal)
+        if each.type == REPLACE_TYPE
+    }
+    spare = ((facts.keys() - refused.keys()) | back) - set(holders.values())
     if holders and not spare:
         why = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused))
         yield risk(
