@@ -479,11 +479,26 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
-    deferred = [{"node": f"update:{n}", "deferred_to": "x"} for n in range(14)]
+    deferred = [{"resource": f"data_{n}", "deferred_to": "x"} for n in range(14)]
 
     lines = status_screen.facts(status(deferred=deferred))["waiting for"].splitlines()
 
     assert (len(lines), lines[-1]) == (11, "... and 4 more")
+
+
+def test_what_an_operation_of_an_earlier_goal_keeps_waiting_is_that_operation() -> None:
+    doing = {**RUNNING, "seconds": 3.0, "status": "started", "attempts": 1}
+    doing |= {"resource": "replace:db_a", "sentence": "Bring back db_a"}
+    waits = {"node": "cleanup:9", "resource": "replace:db_a", "deferred_to": "host:7"}
+
+    begun = status("IN_PROGRESS", under_way=[doing], deferred=[waits])
+    between = status("IN_PROGRESS", deferred=[waits])
+
+    (line,) = status_screen.facts(begun)["waiting for"].splitlines()
+    assert line.startswith("Bring back db_a (")
+    assert status_screen.facts(between)["waiting for"] == (
+        "the worker that has locked replace:db_a"
+    )
 
 
 def test_lines_stand_beside_their_question() -> None:

@@ -394,6 +394,7 @@ def plan(**more: Any) -> dict[str, Any]:
         "parallel": [[1], [2]],
         "fences": [{"member": "db_b", "sentence": "db_b is fenced: its agent confirms it"}],
         "ways_back": [],
+        "deletes": [],
         "risks": [
             {"code": "NO_STANDBY", "sentence": "no member could take over", "remedy": "Repair one."}
         ],

@@ -174,9 +174,18 @@ def _awaited(status: GroupReport) -> Iterable[str]:
     if status["status"] in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
         yield from _under_way(status)
     yield from _waiting(status)
-    yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
+    yield from _locked(status)
     for row in status["ready"]:
         yield f"{its_turn(row)}, for {ready_step(row)}"
+
+
+def _locked(status: GroupReport) -> Iterable[str]:
+    """Return what is waited for because it is locked, as by an operation of an earlier goal; such
+    an operation is in the list already."""
+    busy = {row["resource"] for row in status["under_way"]}
+    for name in dict.fromkeys(row["resource"] for row in status["deferred"]):
+        if name not in busy:
+            yield f"the worker that has locked {name}"
 
 
 def ready_step(row: ReadyStep) -> str:
