@@ -62,10 +62,12 @@ simulate: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
 
-# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most,
-# by default 300 plays.
+# Deliberate faults of the product, each of which it has to find, or the specification in what was
+# played: the table of docs/safety.md. MUTANTS: only these; PLAYS with each at most.
 simulate-mutants: $(STAMP)
-	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) support.java
+	$(TOOL) simulation.mutants $(MUTANTS) $(if $(PLAYS),--plays $(PLAYS))
 
 # Sixty plays, those that ever failed, and one of the faults.
 test-simulation: $(STAMP)
