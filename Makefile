@@ -69,7 +69,7 @@ simulate-mutants: $(STAMP)
 	$(TOOL) support.java
 	$(TOOL) simulation.mutants $(MUTANTS) $(if $(PLAYS),--plays $(PLAYS))
 
-# Sixty plays, those that ever failed, and one of the faults.
+# Forty plays, those that ever failed, and one of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 

@@ -348,12 +348,16 @@ def ordered(play: Play, random: Random) -> None:
 @_move(7)
 def neighbour_moves(play: Play, random: Random) -> None:
     """The other project moves its group, or has an alarm about it."""
-    to, neighbour = random.choice(MEMBERS), play.world.neighbour
+    to, ordered_one = random.choice(MEMBERS), random.random() < 0.6
     action = orders.Begin(GROUP, to=to, because="a neighbour wants it")
-    work: Callable[[Executor], object] = lambda each: play.world.order(each, action, f"to {to}")
-    if random.random() < 0.4:
-        work = lambda each: play.world.alarm(each, to)  # noqa: E731
-    play.on_executor(random, "neighbour", work, neighbour)
+
+    def work(each: Executor) -> None:
+        if ordered_one:
+            play.world.order(each, action, f"to {to}")
+        else:
+            play.world.alarm(each, to)
+
+    play.on_executor(random, "neighbour", work, play.world.neighbour)
 
 
 @_move(6)
@@ -400,6 +404,7 @@ def by_api(play: Play, method: str, path: str, body: Any) -> None:
 @_move(3)
 def stack_by_hand(play: Play, _random: Random) -> None:
     """Somebody updates the stack, with the parameter as it was."""
+    play.oracle.forgiven.add("still updated")
     for stack in list(play.world.emulation.state.stacks.values()):
         if stack.project_id == play.world.mine.id and not stack.deleted:
             path = f"/orchestration/v1/{stack.project_id}/stacks/{GROUP}/{stack.id}"

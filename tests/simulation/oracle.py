@@ -16,8 +16,11 @@ from mistral_failover.model.observation import fresh_for
 from simulation.scheduler import BEGIN
 from simulation.world import SWEEP_EVERY, Project, World
 
-_TOLD = """select j.id, j.at, g.project_id, j.kind, j.sentence from failover_journal j
-    join failover_groups g on g.id = j.group_id where j.id > ? order by j.id"""
+_TOLD = """select j.id, j.at, g.project_id, j.kind, j.sentence, j.traversal_id, j.resource_id
+    from failover_journal j join failover_groups g on g.id = j.group_id where j.id > ?
+    order by j.id"""
+_BEGUN = re.compile(r"(Start|Stop) \S+ on (\S+): (started|continued)")
+_RELEASED = re.compile(r"(Detach|Stop) \S+ (?:from|on) (\S+): done")
 _FENCED = re.compile(r"Fence (\S+): done")
 _LEASE = 60.0
 """Seconds: more than a lease. Who could renew it for so long is no dead owner."""
@@ -44,6 +47,10 @@ class Oracle:
     _runs: dict[str, bool] = field(default_factory=dict)
     _epochs: dict[str, int] = field(default_factory=dict)
     _fenced: dict[str, int] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+    _updated: dict[str, str] = field(default_factory=dict)
+    _steps: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _sent: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     _project_of: dict[str, str] = field(default_factory=dict)
     _ran: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -109,19 +116,42 @@ class Oracle:
         elif what == "revive" and event["target"] == "server":
             self._runs[event["id"]] = True
 
-    def _judge(self, at: float, project: str, kind: str, sentence: str) -> None:
+    def _judge(self, at: float, *row: Any) -> None:
         """Judge what the journal tells people by what the ledgers had until then."""
+        project, kind, sentence, traversal, resource = row
         own = self.world.neighbour if project == self.world.neighbour.id else self.world.mine
         self.told(own, sentence)
+        wrong = None
         if kind == "steal":
             host = sentence.rpartition("@")[2].partition(":")[0]
-            if self.world.able(host, at - _LEASE):
-                self.breaks(f"{at - BEGIN:.1f}: live owner: {sentence}")
-        elif kind == "done" and (fenced := _FENCED.match(sentence)):
+            wrong = "live owner" if self.world.able(host, at - _LEASE) else None
+        elif kind == "started":
+            self._open.add(resource)
+            if begun := _BEGUN.match(sentence):
+                key = own.servers[begun[2]], begun[1].lower()
+                if begun[3] == "started" or self._steps.get(key) != traversal:
+                    self._sent.pop(key, None)
+                self._steps[key] = traversal
+        elif kind == "done":
+            wrong = "done again" if resource not in self._open else self._untrue(own, sentence)
+            self._open.discard(resource)
+        if wrong and wrong not in self.forgiven:
+            self.breaks(f"{at - BEGIN:.1f}: {wrong}: {sentence}")
+
+    def _untrue(self, own: Project, sentence: str) -> str | None:
+        """Return why what the journal says is done is not so; None if it may be."""
+        if fenced := _FENCED.match(sentence):
             server = own.servers[fenced[1]]
             self._fenced[server] = self._epochs.get(server, 0)
-            if self._runs.get(server):
-                self.breaks(f"{at - BEGIN:.1f}: proof: {sentence}, but its guest runs")
+            return "proof: its guest runs" if self._runs.get(server) else None
+        if released := _RELEASED.match(sentence):
+            server = own.servers[released[2]]
+            if released[1] == "Detach":
+                return "still attached" if server in self._holds[own.volume] else None
+            return "still writes" if server in self._writes[own.id] else None
+        if sentence.startswith("Update the stack") and own.id in self._updated.values():
+            return "still updated"
+        return None
 
     def _broken_by(self, event: Mapping[str, Any]) -> Iterator[str]:
         kind = event["kind"]
@@ -148,6 +178,10 @@ class Oracle:
             self._runs[event["server"]] = True
         elif kind in ("server_stopped", "guest_destroyed"):
             self._runs[event["server"]] = False
+        elif kind == "transition_started" and event["name"] == "patch":
+            self._updated[event["operation"]] = self._project_of[event["stack"]]
+        elif kind == "transition_finished":
+            self._updated.pop(event["operation"], None)
         elif kind == "fault":
             self._faulty(event)
         elif kind == "command_started":
@@ -155,6 +189,11 @@ class Oracle:
             self._epochs[server] = max(epoch, self._epochs.get(server, 0))
             if epoch <= self._fenced.get(server, -1):
                 yield "old epoch: a command of before the fence runs"
+            sent = self._sent[server, event["command"]]
+            if not event.get("rehearsal"):
+                sent.add(event["id"])
+            if len(sent) > 1:
+                yield "anew: a step sent a second command"
             self._ran[event["id"]] += 1
             if self._ran[event["id"]] > 1:
                 yield "twice: a command ran again"

@@ -162,9 +162,7 @@ def _until(
     return next_sweep, next_look
 
 
-def _status(
-    show: Play, random: Random, project: Project | None = None
-) -> Mapping[str, Any] | None:
+def _status(show: Play, random: Random, project: Project | None = None) -> Mapping[str, Any] | None:
     """Ask for status, as a person of a project does; None without an answer at once."""
     found: list[Mapping[str, Any]] = []
     if (executor := show.executor(random)) is None:
@@ -222,9 +220,7 @@ def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:
     return show.oracle.at_rest(show.world.mine, status) or show.oracle.left()
 
 
-def in_child(
-    world: World, plan: Plan, *, lines: bool = False, keep: Path | None = None
-) -> Outcome:
+def in_child(world: World, plan: Plan, *, lines: bool = False, keep: Path | None = None) -> Outcome:
     """Play in a child process, and return what came of it. ``keep``: a folder for the store and the
     cloud's ledger as the play left them, as a drill keeps its own."""
     reading, writing = os.pipe()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What drills and simulated plays recorded is a behaviour of the specification, and what they cannot
-have done is none. One role, as the specification has it."""
+"""What drills and simulated plays recorded is a behaviour of the specification, and what they
+cannot have done is none. One role, as the specification has it."""
 
 from __future__ import annotations
 

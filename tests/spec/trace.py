@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drill recorded, as a behaviour to be found in the specification: the journal of its state
-store, and what its cloud attached and detached."""
+"""What a drill or a simulated play recorded, as a behaviour to be found in the specification: the
+journal of its state store, and what its cloud attached and detached."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ class Recorded:
     retried: frozenset[str]
 
 
-def read(folder: Path, group: str = "payments") -> Recorded:
-    """Read the state directory of a drill, or of a play, about a group that has the members db_a,
-    db_b, ... A play begins with a group at rest, when its file ``since`` says. Raises LeftOut."""
+def read(folder: Path) -> Recorded:
+    """Read the state directory of a drill, or of a play, about the group that had a traversal
+    first; its members are db_a, db_b, ... A play begins with a group at rest, when its file
+    ``since`` says. Raises LeftOut."""
     url = f"file:{folder / 'failover.sqlite'}?mode=ro"
     begun = folder / "since"
     since = float(begun.read_text()) if begun.exists() else 0.0
     with closing(sqlite3.connect(url, uri=True)) as store:
-        return _Reader(store, folder / "cloud" / "audit.jsonl", group).read(since)
+        return _Reader(store, folder / "cloud" / "audit.jsonl").read(since)
 
 
 def _letter(member: str | None) -> str:
@@ -59,24 +60,30 @@ class LeftOut(Exception):
 
 
 class _Reader:
-    def __init__(self, store: sqlite3.Connection, audit: Path, group: str) -> None:
-        self._store, self._audit, self._group = store, audit, group
+    def __init__(self, store: sqlite3.Connection, audit: Path) -> None:
+        self._store, self._audit = store, audit
+        query = "select group_id from failover_journal where kind = 'traversal' order by id limit 1"
+        self._group = store.execute(query).fetchone()
         query = "select id, name, member, type, physical_id from failover_resources"
-        rows = store.execute(query).fetchall()
+        rows = store.execute(f"{query} where group_id = ?", self._group).fetchall()
         names = sorted({row[1] for row in rows if row[3] == "volume_attachment"})
         self.volumes = {name: f"v{number}" for number, name in enumerate(names, 1)}
         self._resources = {row[0]: row[1:4] for row in rows}
         self._ids = {row[4]: self.volumes[row[1]] for row in rows if row[1] in self.volumes}
 
     def read(self, since: float) -> Recorded:
-        servers = dict(self._store.execute("select server_id, name from failover_members"))
+        servers = dict(
+            self._store.execute(
+                "select server_id, name from failover_members where group_id = ?", self._group
+            )
+        )
         found: list[tuple[float, int, str, str]] = []
         goals: list[tlc.Goal] = []
         retried: set[str] = set()
         query = "select id, kind, traversal_id, resource_id, at from failover_journal"
-        query += " where group_id = (select id from failover_groups where name = ?) order by id"
+        query += " where group_id = ? order by id"
         latest, first = 0.0, ""
-        for number, kind, traversal, resource, at in self._store.execute(query, (self._group,)):
+        for number, kind, traversal, resource, at in self._store.execute(query, self._group):
             latest = max(latest, at)  # in the order of the journal, whatever the clock says
             if at < since:
                 if kind == "traversal":

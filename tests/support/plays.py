@@ -10,8 +10,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 FIRST = 100_000
-"""The first seed of the plays of each run: the same ones, until the product or a move changes. `make
-simulate` plays new ones, which no change should have to wait for."""
+"""The first seed of the plays of each run: the same ones, until the product or a move changes.
+`make simulate` plays new ones, which no change should have to wait for."""
 
 
 def simulate(*arguments: str, module: str = "simulation") -> subprocess.CompletedProcess[str]:
