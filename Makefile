@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
-.PHONY: test-ansible
+.PHONY: test-ansible test-ansible-cloud
 .PHONY: test-ui pictures
 .PHONY: test-spec spec test-simulation simulate simulate-mutants
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
@@ -84,7 +84,7 @@ test-cloud:
 
 # Most of these tests wait for the cloud most of the time, so they run beside each other.
 test-cloud-together: cloud-up
-	$(BIN)/pytest --cloud=real --timeout=900 -m 'not outages and not alone' \
+	$(BIN)/pytest --cloud=real --timeout=900 -m 'not outages and not alone and not ansible' \
 	  -n 4 --dist loadfile --no-loadscope-reorder --durations=15 tests/real_cloud tests/contract
 
 # Those that stop what the others need.
@@ -182,6 +182,10 @@ $(ANSIBLE)/.installed:
 
 test-ansible: $(STAMP) $(ANSIBLE)/.installed
 	$(BIN)/pytest -m ansible -n 0 tests/workflows/test_a_playbook_runs_again.py tests/docs/test_ansible.py
+
+# The same playbook on the real services of the test cloud.
+test-ansible-cloud: cloud-up $(ANSIBLE)/.installed
+	$(BIN)/pytest --cloud=real -m ansible -n 0 tests/real_cloud/test_a_playbook_runs_again.py
 
 # Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)

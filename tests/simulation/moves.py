@@ -261,8 +261,7 @@ def api_fault(play: Play, random: Random) -> None:
 
 @_move(8)
 def guest_fails(play: Play, random: Random) -> None:
-    """A guest crashes or hangs; mostly an alarm tells, perhaps twice. An application that ends
-    while its server runs is not among these: docs/observation.md says that it stays unknown."""
+    """A guest crashes or hangs; mostly an alarm tells, perhaps twice."""
     member = _member(play, random)
     fault = random.choice(("crash", "crash", "hang"))
     _strike(play, member, fault)
@@ -270,6 +269,15 @@ def guest_fails(play: Play, random: Random) -> None:
     if back and random.random() < 0.5:
         play.later(random.uniform(1.0, 90.0), lambda: _strike(play, member, back))
     _alarms(play, random, member)
+
+
+@_move(4)
+def application_ends(play: Play, random: Random) -> None:
+    """Only the application dies, in a guest that runs; mostly no alarm tells."""
+    member = _member(play, random)
+    _strike(play, member, "app")
+    if random.random() < 0.3:
+        _alarms(play, random, member)
 
 
 @_move(8)
@@ -299,7 +307,13 @@ def _member(play: Play, random: Random) -> str:
     return random.choice(serving) if serving and random.random() < 0.7 else random.choice(MEMBERS)
 
 
-_FROM = {"crash": "healthy", "hang": "healthy", "revive": "crashed", "thaw": "hung"}
+_FROM = {
+    "app": "healthy",
+    "crash": "healthy",
+    "hang": "healthy",
+    "revive": "crashed",
+    "thaw": "hung",
+}
 """In which condition a guest is to which that can happen."""
 
 

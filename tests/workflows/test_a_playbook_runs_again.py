@@ -4,59 +4,29 @@ a failover the playbook runs again, and moves nothing back."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.pages import blocks, page
+from support import playbooks
 from support.waiting import patiently
 
-FOLDER = Path(__file__).parents[2] / ".ansible"
-"""Where ``make test-ansible`` installs it."""
-pytestmark = [
-    pytest.mark.ansible,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not (FOLDER / "bin").is_dir(), reason="see make test-ansible"),
-]
+pytestmark = [pytest.mark.ansible, pytest.mark.timeout(600), playbooks.INSTALLED]
 ACTIVE = {"get_param": "active"}
-PORT = """
-    - openstack.cloud.port:
-        name: "{{ app }}-entry"
-        network: "{{ network }}"
-"""
-PLAYBOOK = blocks(page("ansible"), "yaml")[0].rstrip() + PORT
-"""The page's, and a port that moves."""
 
 
-def played(tmp_path: Path, name: str) -> dict[str, int]:
+def played(folder: Path, name: str) -> dict[str, int]:
     """Run the playbook; what its recap counts."""
-    playbook = tmp_path / "site.yaml"
-    playbook.write_text(PLAYBOOK, "utf-8")
-    here = {
-        "ANSIBLE_COLLECTIONS_PATH": str(FOLDER),
-        "ANSIBLE_HOME": str(tmp_path / "home"),
-        "OS_CLOUD": "emulated",
-    }
-    command = [str(FOLDER / "bin" / "ansible-playbook"), "-i", "localhost,", "-c", "local"]
-    values = {"app": name, "image": "tiny", "flavor": "m1.tiny", "network": "net1"}
-    values["ansible_python_interpreter"] = str(FOLDER / "bin" / "python")
-    for key, value in values.items():
-        command += ["-e", f"{key}={value}"]
-    done = subprocess.run(
-        [*command, str(playbook)],
-        env={**os.environ, **here},
-        capture_output=True,
-        text=True,
-        timeout=240,
+    return playbooks.played(
+        folder,
+        environment={"OS_CLOUD": "emulated"},
+        app=name,
+        image="tiny",
+        flavor="m1.tiny",
+        network="net1",
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    recap = done.stdout.rpartition("PLAY RECAP")[2]
-    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", recap)}
 
 
 def test_a_playbook_that_runs_again_moves_nothing_back(

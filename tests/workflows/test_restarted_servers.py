@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that was restarted behind the back of its group: its agent comes back, its application
-does not. The group is DOWN, and the application is started again where it is."""
+"""An application that ended behind the back of its group: its server was restarted, and its agent
+came back alone; or it died in a guest that runs. The group is DOWN, and the application is started
+again where it is."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from support.operators import Operator
 from support.waiting import until
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
+ENDED = "it has ended: the check of its start command does not find it any more"
 RESTARTED = "its server was restarted, and it was not started there since"
 
 
@@ -175,3 +177,99 @@ def test_only_the_server_whose_application_was_cut_off_is_concerned(
     operator.act(serving.server("db_b"), "reboot")
 
     assert observe(serving) == []
+
+
+def checked(protect: Callable[..., Any], **more: Any) -> Any:
+    """A group that serves on db_a, whose start command has a check, and was seen to."""
+    group = protect(**more)
+    declare(group, status="status")
+    group.activate()
+    observe(group)
+    assert service(group) == ("SERVING", [])
+    return group
+
+
+def kill(group: Any) -> None:
+    group.cloud.fault("server", group.server("db_a"), "app")
+    assert not runs(group)
+
+
+def test_an_application_that_died_is_down_and_the_advised_command_starts_it(
+    protect: Callable[..., Any],
+) -> None:
+    group = checked(protect, heal="report")
+    kill(group)
+
+    (row,) = observe(group)
+
+    assert (row["service"], row["heal"]) == ("DOWN", None)
+    assert service(group) == ("DOWN", [f"database on db_a: {ENDED}"])
+    group.run("sweep", group=group.name).assert_succeeded()
+    until(lambda: runs(group))
+    until(lambda: service(group) == ("SERVING", []))
+    assert group.runs_on() == ["db_a"], "nothing moved"
+
+
+def test_an_application_that_died_is_healed_each_time(protect: Callable[..., Any]) -> None:
+    group = checked(protect)
+    kill(group)
+
+    assert healed(group).state == "SUCCESS"
+
+    assert runs(group)
+    assert observe(group)[0]["service"] == "SERVING"
+    kill(group)
+    assert observe(group)[0]["service"] == "DOWN", "the start that came after was found, too"
+
+
+def test_without_a_check_only_the_projects_own_alarm_finds_it(serving: Any) -> None:
+    kill(serving)
+
+    assert observe(serving) == []
+
+    assert service(serving) == ("SERVING", [])
+
+
+def test_in_a_pause_an_operator_may_stop_it_by_hand(protect: Callable[..., Any]) -> None:
+    group = checked(protect)
+    group.run("pause", group=group.name, because="a new release of it")
+    kill(group)
+
+    (row,) = observe(group)
+
+    assert (row["service"], row["heal"]) == ("DOWN", None)
+    assert not runs(group)
+
+
+def test_what_cannot_be_started_where_it_was_fails_over_if_the_group_says_so(
+    protect: Callable[..., Any],
+) -> None:
+    group = checked(protect, heal="failover")
+    group.cloud.fault("server", group.server("db_a"), "misconfigured")
+    kill(group)
+    assert healed(group).state == "ERROR", "the start command failed"
+    assert group.runs_on() == []
+
+    assert healed(group).state == "SUCCESS"
+
+    assert group.runs_on() == ["db_b"]
+
+
+@pytest.mark.parametrize(
+    ("order", "ended", "member"),
+    [("on_alarm", "FAILED", "db_b"), ("switchover", "RETURNED", "db_a")],
+)
+def test_an_order_that_did_not_end_well_keeps_no_application_from_being_healed(
+    protect: Callable[..., Any], order: str, ended: str, member: str
+) -> None:
+    group = checked(protect)
+    group.cloud.api_fault("stack_patch", "fail")
+    words = group.fails() if order == "on_alarm" else {"group": group.name, "to": "db_b"}
+    group.run(order, **words).assert_failed_with(ended)
+    assert group.runs_on() == [member]
+    observe(group)
+    group.cloud.fault("server", group.server(member), "app")
+
+    assert healed(group).state == "SUCCESS"
+
+    assert group.runs_on() == [member]

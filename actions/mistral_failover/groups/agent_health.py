@@ -162,7 +162,7 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
             == (member.name, ACTIVATION, Status.COMPLETE)
             and record.attributes.get("server_id") == member.server_id
             and record.action in (Action.CREATE, Action.UPDATE)
-            and (why := restarted(beat, record))
+            and (why := ended(beat, record))
         ]
         rows.append(
             {
@@ -264,15 +264,17 @@ def not_ready(beat: Heartbeat | None) -> str:
     return f"its agent is not ready: {beat.not_ready}"
 
 
-def restarted(beat: Heartbeat | None, record: Record) -> str:
-    """Return, in words, that the server of an activation was restarted since the application was
-    started there, and nothing has started it since; empty for others, and where the agent does not
-    tell.
+def ended(beat: Heartbeat | None, record: Record) -> str:
+    """Return, in words, that the application of an activation does not run any more: its check
+    found that it has ended, or its server was restarted and nothing has started it since. Empty for
+    others, and where the agent does not tell.
 
     A start command that was done on this boot, or whose check finds that it is in effect, is better
     evidence than the boot: the application may start by itself.
     """
     started_on = record.attributes.get("boot")
+    if beat is not None and record.attributes.get("command") in beat.ended:
+        return "it has ended: the check of its start command does not find it any more"
     if beat is None or beat.boot is None or started_on in (None, beat.boot):
         return ""
     if (record.properties or {}).get("start") in beat.in_effect:

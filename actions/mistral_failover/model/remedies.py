@@ -184,7 +184,7 @@ _ALL = (
     ),
     Remedy(
         "START_AGAIN",
-        "the server of a member was restarted, and its application was not started since",
+        "the application of a member does not run: it died, or its server was restarted",
         "failover sweep {group}",
         _GIVEN_BACK,
         note="starts the application again",

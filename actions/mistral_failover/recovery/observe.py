@@ -44,7 +44,7 @@ from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
+from mistral_failover.model.goal import ACTIVATION, ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import (
@@ -697,6 +697,8 @@ def _heal(
     again, why = None, f"nothing of this is repaired by itself (see failover doctor {name})"
     if not facts.reached:
         again = _continuation(facts, seen, tx) if may else None
+        if again is None and may and not facts.lost & set(facts.roles.values()):
+            again = _repair(facts, seen, tx)
         why = f"the last failover did not end well (see failover status {name})"
     elif seen.service in (Service.DEGRADED, Service.DOWN):
         again = _repair(facts, seen, tx) if may else None
@@ -714,11 +716,15 @@ def _heal(
 
 
 def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
-    """Return an alarm about an active member whose server is gone. Admission judges it as any
-    other."""
+    """Return an alarm about an active member whose server is gone, or whose application ended and
+    could not be started again there. Admission judges it as any other."""
     state = facts.state
     for member in seen.members:
-        if not member.roles or member.observed.presence is not Presence.GONE:
+        if not member.roles:
+            continue
+        gone = member.observed.presence is Presence.GONE
+        why = member.observed.why if gone else _could_not_start(facts, member.name)
+        if not why:
             continue
         server = facts.members[member.name].server_id
         body = {
@@ -726,18 +732,33 @@ def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
             "member": member.name,
             # One occasion, however many looks and processes see it.
             "id": f"observed/{state.current_traversal}/{member.name}/{server}",
-            "reason": f"observed: {member.observed.why}",
+            "reason": f"observed: {why}",
         }
         return {"workflow": "failover.on_event", "input": {"body": body, "kind": "signal"}}
     return None
+
+
+def _could_not_start(facts: _ObservedGroup, member: str) -> str:
+    """Return, in words, that an application which ran on the member's server could not be started
+    again there; empty if not, or if that was not tried yet."""
+    if facts.reached:
+        return ""
+    for record in facts.records:
+        ran_on = record.attributes.get("server_id")
+        if (
+            (record.type, record.member) == (ACTIVATION, member)
+            and (record.action, record.status) == (Action.CREATE, Status.FAILED)
+            and ran_on == facts.members[member].server_id is not None
+        ):
+            return f"{record.name}: it has ended, and could not be started again"
+    return ""
 
 
 def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) -> Heal | None:
     """Converge to the same goal, with what has drifted to be updated, and what is gone to be made
     again. Nothing moves: the holders of the roles are named. So no limit of moves counts."""
     drifted = {each.name: each for each in _repairable(facts, seen)}
-    if not drifted:
-        return None
+    is_new = False
     for record in tx.records(facts.state.id):
         each = drifted.get(record.name)
         if (
@@ -749,6 +770,9 @@ def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) ->
             gone = each.observed.presence is Presence.GONE
             action = Action.CREATE if gone else Action.UPDATE
             tx.amend(record, action=action, status=Status.FAILED, reason=each.observed.why)
+            is_new = True
+    if not drifted or not (is_new or facts.reached):
+        return None  # a step that failed is tried again by sweeps
     said = "; ".join(f"{name}: {each.observed.why}" for name, each in sorted(drifted.items()))
     return _same_goal(facts, f"drift observed, to be repaired: {said}", stay=True)
 

@@ -13,7 +13,7 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.agent_health import restarted
+from mistral_failover.groups.agent_health import ended
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
@@ -132,7 +132,7 @@ def _start(
     result = command_member(context, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",
-        "attributes": {"server_id": server_id, "boot": result.boot},
+        "attributes": {"server_id": server_id, "boot": result.boot, "command": result.id},
     }
 
 
@@ -140,16 +140,15 @@ OPERATIONS = (activate, reactivate, quiesce)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
-    """Return whether the application was started since its server was booted, and the agent has
-    not stopped it since, because it was deposed. Only the application's own health check can tell
-    whether it runs."""
+    """Return whether the application was started since its server was booted, and has not ended
+    since, by the check of its start command or because the agent was deposed and stopped it."""
     server_id = record.attributes.get("server_id")
     if record.member is None or server_id is None:
         return ObservedPresence(Presence.UNKNOWN, "no member or no server is recorded")
     beat = view.heartbeat(Address(record.group_id, group, record.member, server_id))
     if beat is not None and beat.deposed is not None:
         return ObservedPresence(Presence.GONE, f"its agent was deposed: {beat.deposed}")
-    if why := restarted(beat, record):
+    if why := ended(beat, record):
         return ObservedPresence(Presence.GONE, why, (need("START_AGAIN"),))
     try:
         why = _withdrawn(view, record, server_id)

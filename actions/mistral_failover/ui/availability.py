@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
 DAY = 86400
 TIMES = {"24 hours": DAY, "30 days": 30 * DAY}
 """The times that are shown, in seconds."""
+_MOSTLY = 0.5
 _WIDE, _HIGH, _MARK = 600, 28, 8
 _HEIGHTS = {
     Service.DOWN: 28,
@@ -53,9 +54,9 @@ class Away:
 
 @dataclass(frozen=True)
 class Bar:
-    """One time, such as ``24 hours``. ``availability`` in percent of the known time; ``hidden``:
-    how much is not known, in words, empty for nothing. ``svg``: the drawing; ``states``, ``away``
-    and ``moves`` say the same."""
+    """One time, such as ``24 hours``. ``availability`` in percent of the known time, or that it is
+    not known, if most of the time is not; ``hidden``: how much is known, in words, empty for all.
+    ``svg``: the drawing; ``states``, ``away`` and ``moves`` say the same."""
 
     time: str
     availability: str
@@ -91,12 +92,15 @@ def _bar(time: str, report: AvailabilityReport) -> Bar:
         for service, word in WORDS.items()
         if (seconds := report["seconds"][service])
     )
-    hidden = report["seconds"][Service.UNKNOWN]
+    unknown = report["seconds"][Service.UNKNOWN] / whole
     shown = percent(report["availability"])
+    hidden = f"{percent(unknown)} of the time is not known" if unknown else ""
+    if unknown > _MOSTLY and report["availability"] is not None:
+        shown, hidden = percent(None), f"{shown} of the {percent(1 - unknown)} that is known"
     return Bar(
         time,
         shown,
-        f"{percent(hidden / whole)} of the time is not known" if hidden else "",
+        hidden,
         _drawn(report, f"Last {time}: available {shown}"),
         states,
         tuple(

@@ -66,9 +66,11 @@ def test_the_latest_heartbeat_is_read_and_stays(url, channel_to, to):
         )
         assert heartbeat.ago == pytest.approx(5, abs=3)
         assert (heartbeat.commands, heartbeat.boot) == (None, None), "an older agent tells neither"
-    agent.beat(boot="a-boot", in_effect=["pg-start"])
+        assert heartbeat.ended == set()
+    agent.beat(boot="a-boot", in_effect=["pg-start"], ended=["4711"])
     heartbeat = channel.heard(to)
     assert (heartbeat.boot, heartbeat.in_effect) == ("a-boot", ("pg-start",))
+    assert heartbeat.ended == {"4711"}
     agent.beat(commands=["pg-start", "pg-stop"])
     assert channel.heard(to).commands == {"pg-start", "pg-stop"}
 

@@ -243,6 +243,9 @@ def test_a_flood_of_garbage_neither_prolongs_the_wait_nor_the_patience(
         {"boot": "a\nb"},
         {"in_effect": "pg-start"},
         {"in_effect": ["x" * 256]},
+        {"ended": "4711"},
+        {"ended": ["x" * 256]},
+        {"ended": ["4711"] * 17},
     ],
     ids=lambda said: f"{next(iter(said))}",
 )

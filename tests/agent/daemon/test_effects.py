@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each boot of a server has an identity, which the agent tells; and it tells which commands are in
-effect on the present one."""
+effect on the present one, and of which what they started has ended."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from support.waiting import until
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(effects, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(effects, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(effects, "GONE_FOR", 0.0)
     return Node(tmp_path / "node", f"memory://{uuid.uuid4().hex}")
 
 
@@ -138,3 +139,85 @@ def test_what_a_command_has_done_is_in_effect_at_once_and_the_latest_is_last(
         heard(node, lambda beat: beat.in_effect == ("increment", "checked"))
         node.run("increment", id="three")
         heard(node, lambda beat: beat.in_effect == ("checked", "increment"))
+
+
+@pytest.fixture
+def runs(node: Node) -> Path:
+    """The file that stands for a running application; its check looks for it."""
+    file = node.folder / "runs"
+    look = shell(f"printf . >>{node.folder}/checks; test -e {file}")
+    node.commands["app"] = {"argv": shell(f"echo >{file}"), "check": look}
+    return file
+
+
+def checked(node: Node, times: int = 3) -> None:
+    """Wait until the check of ``app`` has run some more times."""
+    log = node.folder / "checks"
+    before = len(log.read_text()) if log.exists() else 0
+    until(lambda: log.exists() and len(log.read_text()) >= before + times, 30)
+
+
+def test_what_a_command_started_has_ended_by_its_check(node: Node, runs: Path) -> None:
+    with node.agent():
+        node.run("app", id="first")
+        checked(node)
+        runs.unlink()
+        beat = heard(node, lambda beat: beat.ended)
+
+        assert (beat.ended, beat.in_effect) == ({"first"}, ("app",))
+        node.run("app", id="second")
+        heard(node, lambda beat: not beat.ended)
+
+
+def test_it_may_come_back_by_itself(node: Node, runs: Path) -> None:
+    with node.agent():
+        node.run("app", id="first")
+        checked(node)
+        runs.unlink()
+        heard(node, lambda beat: beat.ended)
+        runs.touch()
+        heard(node, lambda beat: not beat.ended)
+
+
+def test_another_agent_finds_it_too(node: Node, runs: Path) -> None:
+    with node.agent():
+        node.run("app", id="first")
+        checked(node)
+    runs.unlink()
+    with node.agent():
+        assert heard(node, lambda beat: beat.ended).ended == {"first"}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param("exit 1", id="never found it running"),
+        pytest.param("test -e RUNS || exit 2", id="does not know"),
+        pytest.param("[ $(wc -c <CHECKS) != 5 ]", id="did not find it once"),
+    ],
+)
+def test_it_has_not_ended_for_a_check_that(node: Node, runs: Path, check: str) -> None:
+    log = node.folder / "checks"
+    words = check.replace("RUNS", str(runs)).replace("CHECKS", str(log))
+    node.commands["app"]["check"] = shell(f"printf . >>{log}; {words}")
+    beats: list[Heartbeat] = []
+    with node.agent():
+        node.run("app", id="first")
+        checked(node)
+        runs.unlink()
+        for _ in range(4):
+            checked(node)
+            beats.append(heard(node, bool))
+
+    assert not any(beat.ended for beat in beats)
+
+
+def test_a_short_restart_is_no_end(node: Node, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "GONE_FOR", 1000.0)
+    with node.agent():
+        node.run("app", id="first")
+        checked(node)
+        runs.unlink()
+        checked(node)
+
+        assert not heard(node, bool).ended

@@ -36,7 +36,7 @@ def _why_not() -> str:
 
 pytestmark = pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "never")
 
-REHEARSAL = "11111111-1111-4111-8111-111111111111"
+REHEARSAL = str(uuid.uuid4())  # names a control group of this machine, which tests share
 OTHER = "22222222-2222-4222-8222-222222222222"
 SERVICE = Path(__file__).parents[2] / "support" / "small_service.py"
 

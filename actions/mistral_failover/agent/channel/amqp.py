@@ -128,6 +128,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
     commands, stopping = said.get("commands"), said.get("stopping")
     not_ready, boot, in_effect = said.get("not_ready"), said.get("boot"), said.get("in_effect", [])
+    ended = said.get("ended", [])
     if (said.get("group_id"), said.get("server_id")) != (
         to.group_id,
         to.server_id,
@@ -148,6 +149,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not (not_ready is None or wire.is_text(not_ready, wire.MAX_REASON))
         or not wire.is_boot(boot)
         or not wire.are_names(in_effect)
+        or not (wire.are_names(ended) and len(ended) <= wire.MAX_RUNNING)
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     known = None if commands is None else frozenset(map(clean, commands))
@@ -157,5 +159,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     done = tuple(map(clean, in_effect))
     able = rehearsal_capability(said.get("rehearsals"))
     return at, Heartbeat(
-        *(said["epoch"], ago, names, told, known, stopping, why_not, boot, done), able
+        *(said["epoch"], ago, names, told, known, stopping, why_not, boot, done),
+        able,
+        frozenset(ended),
     )

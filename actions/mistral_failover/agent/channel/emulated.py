@@ -125,6 +125,7 @@ class EmulatedChannel:
             said["boot"],
             tuple(said["in_effect"]),
             rehearsal_capability(said.get("rehearsals")),
+            frozenset(said["ended"]),
         )
 
     @property

@@ -164,7 +164,8 @@ class Heartbeat:
     can carry out no command, in words; None if it can. ``boot``: the identity of the server's
     present boot; None if the agent does not report it. ``in_effect``: the names of commands that
     succeeded on this boot, or of which their check finds that they are in effect, the latest last.
-    ``rehearsals``: what it can rehearse; None if it does not say.
+    ``rehearsals``: what it can rehearse; None if it does not say. ``ended``: the ids of commands
+    whose check found them in effect, and then that what they started does not run any more.
     """
 
     epoch: int
@@ -177,6 +178,7 @@ class Heartbeat:
     boot: str | None = None
     in_effect: tuple[str, ...] = ()
     rehearsals: RehearsalCapability | None = None
+    ended: frozenset[str] = frozenset()
 
 
 BROKER = "the broker"

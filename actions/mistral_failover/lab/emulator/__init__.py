@@ -11,7 +11,8 @@ It deliberately omits some behaviour:
 - No newer update cancels an older one unless a test asks for it.
 - Every update passes a group's definition to all members. A server that could not be made is
   removed at the next attempt.
-- Neutron has ports, floating IPs and their changes; no subnets, routers or security groups.
+- Neutron has ports, floating IPs and their changes; its networks and routers are only made by
+  stacks, and its security groups have no rules and keep nothing out.
 - Octavia has load balancers, pools and members; no listeners, health monitors or policies.
 - Aodh has alarms that never fire by themselves, and no history.
 - Designate has zones and recordsets; no transfers, shares or imports, and no DNS server.

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.daemon import effects
 from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job
+from mistral_failover.agent.daemon.effects import Effects
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity
 from mistral_failover.agent.daemon.journal_file import refuse_changes
 from mistral_failover.agent.daemon.messages import OWN
@@ -30,7 +30,14 @@ from mistral_failover.agent.daemon.readiness import Readiness
 from mistral_failover.agent.daemon.rehearsals import Rehearsals
 from mistral_failover.agent.daemon.runner import STOPPED, ProgramExit
 from mistral_failover.agent.daemon.settings import Account, AgentConfig, CommandSpec, Identity
-from mistral_failover.agent.daemon.worker import Program, Steps, Worker, tidy_up
+from mistral_failover.agent.daemon.worker import (
+    IN_EFFECT,
+    NOT_IN_EFFECT,
+    Program,
+    Steps,
+    Worker,
+    tidy_up,
+)
 from mistral_failover.lab.emulator import guests
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import Guest, new_id
@@ -167,6 +174,7 @@ class GuestAgent:
         )
         self._worker = Worker(config, self._journal, self._desk, self._is_current)
         self._cleanup = DeposedCleanup(config, self._journal, self._desk)
+        self._effects = Effects(self._journal, self._desk, self._check, gone_for=0.0)
         self._ready: deque[tuple[Steps[None], ProgramExit | None]] = deque()
         self._running: dict[Program, _Running] = {}
         self._again: asyncio.TimerHandle | None = None
@@ -279,6 +287,9 @@ class GuestAgent:
             except StopIteration:
                 continue
             self._start(program, steps)
+        if self._desk.ended.is_set():
+            self._desk.ended.clear()
+            self._effects.look()
         self._send()
         self._emulation.changed()
 
@@ -366,14 +377,18 @@ class GuestAgent:
         """Send a heartbeat, after a look at the disk."""
         self._learn_commands({})
         self._readiness.look()
-        effects.look(self._journal, self._desk, self._is_in_effect)
+        if self._effects.look():
+            self._effects.look()  # it does not come back by itself
         self._desk.prompt()
         self._send()
 
-    def _is_in_effect(self, row: JournalEntry) -> bool:
+    def _check(self, row: JournalEntry) -> int | None:
         """The check of a start of an application that has one."""
-        known = [self._emulation.state.applications[name] for name in self._guest.applications]
-        return any(each.start == row.name and each.status for each in known)
+        known = self._emulation.state.applications.values()
+        mine = [each.name for each in known if each.start == row.name and each.status]
+        if not mine:
+            return None
+        return IN_EFFECT if set(mine) & set(self._guest.applications) else NOT_IN_EFFECT
 
     def _send(self) -> None:
         """Hand what it has to say to the broker, which keeps its last heartbeat, and results for as

@@ -17,6 +17,7 @@ from mistral_failover.lab.emulator import (
     images,
     ports,
     quotas,
+    security_groups,
     server_tasks,
     servers,
     volume,
@@ -264,13 +265,15 @@ def _create(call: Call) -> Any:
         user_id=call.user_id,
     )
     server.tags = list(map(str, asked.get("tags") or []))
+    wanted = [str(each.get("name")) for each in asked.get("security_groups") or []]
+    _give_groups(call, server, wanted)
     link = f"{call.emulation.url}/compute/v2.1/servers/{server.id}"
     return 202, {
         "server": {
             "id": server.id,
             "links": [{"rel": "self", "href": link}],
             "OS-DCF:diskConfig": "MANUAL",
-            "security_groups": [{"name": "default"}],
+            "security_groups": [{"name": each} for each in wanted or ["default"]],
             "adminPass": server.id[:12],
         }
     }
@@ -367,6 +370,8 @@ def _action(call: Call) -> Any:
         servers.reset(call.emulation, server, str((call.body["os-resetState"] or {}).get("state")))
     elif "os-getConsoleOutput" in call.body:
         return 200, {"output": guests.console(call.emulation, server.id)}
+    elif "addSecurityGroup" in call.body or "removeSecurityGroup" in call.body:
+        _change_groups(call, server)
     elif "lock" in call.body or "unlock" in call.body:
         server_tasks.lock(call.emulation, server, locked="lock" in call.body)
     else:
@@ -576,9 +581,45 @@ def _flavor(call: Call) -> Any:
 
 
 def _security_groups(call: Call) -> Any:
-    """GET /servers/ID/os-security-groups: there are none."""
-    find_server(call)
-    return {"security_groups": []}
+    """GET /servers/ID/os-security-groups: those of its ports."""
+    rows = security_groups.of_server(call.emulation, find_server(call))
+    return {
+        "security_groups": [
+            {
+                "id": each.id,
+                "name": each.name,
+                "description": each.description,
+                "tenant_id": each.project_id,
+                "rules": [],
+            }
+            for each in rows
+        ]
+    }
+
+
+def _give_groups(call: Call, server: Server, wanted: list[str]) -> None:
+    """The groups of a new server, for the ports that Nova makes. None named: those stay as they
+    are made."""
+    made = [port for port in ports.of(call.emulation, server.id) if port.made_by_nova]
+    found = [security_groups.named(call.emulation, server.project_id, each) for each in wanted]
+    for port in made if wanted else ():
+        port.groups = [group.id for group in found if group is not None]
+
+
+def _change_groups(call: Call, server: Server) -> None:
+    """addSecurityGroup and removeSecurityGroup, with a name or an id."""
+    (asked,) = call.body.values()
+    name = str((asked or {}).get("name"))
+    group = security_groups.named(call.emulation, server.project_id, name)
+    if group is None:
+        raise refused(404, f"Security group {name} not found for project {server.project_id}.")
+    if "addSecurityGroup" in call.body:
+        security_groups.add(call.emulation, server, group)
+    elif not security_groups.take(call.emulation, server, group):
+        raise refused(
+            404,
+            f"Security group {group.id} not associated with the instance {server.id}",
+        )
 
 
 def _images(call: Call) -> Any:

@@ -35,6 +35,7 @@ EXTENSIONS = (
     "external-net",
     "port-security",
     "router",
+    "security-group",
     "standard-attr-revisions",
     "standard-attr-tag",
 )
@@ -93,6 +94,7 @@ def _port_view(call: Call, port: Port) -> dict[str, Any]:
         "device_owner": port.device_owner,
         "status": port.status,
         "allowed_address_pairs": port.pairs,
+        "security_groups": port.groups,
         "port_security_enabled": True,
         "tags": port.tags,
         "revision_number": port.revision,
@@ -114,7 +116,7 @@ def _floating_view(call: Call, one: FloatingIp) -> dict[str, Any]:
     }
 
 
-def _listed(
+def listed(
     call: Call, kind: str, rows: dict[str, Any], view: Any, word: str = ""
 ) -> dict[str, Any]:
     """A page of what the caller may see, with the values that the query names. ``word``: for one of
@@ -150,7 +152,7 @@ def _extensions(call: Call) -> Any:
 
 
 def _networks(call: Call) -> Any:
-    return _listed(call, "networks", call.emulation.state.networks, _network_view, "Network")
+    return listed(call, "networks", call.emulation.state.networks, _network_view, "Network")
 
 
 def _show_network(call: Call) -> Any:
@@ -161,19 +163,19 @@ def _show_network(call: Call) -> Any:
 
 
 def _list_subnets(call: Call) -> Any:
-    return _listed(call, "subnets", call.emulation.state.subnets, _subnet_view)
+    return listed(call, "subnets", call.emulation.state.subnets, _subnet_view)
 
 
 def _list_routers(call: Call) -> Any:
-    return _listed(call, "routers", call.emulation.state.routers, _router_view)
+    return listed(call, "routers", call.emulation.state.routers, _router_view)
 
 
 def _list_ports(call: Call) -> Any:
-    return _listed(call, "ports", call.emulation.state.ports, _port_view, "Port")
+    return listed(call, "ports", call.emulation.state.ports, _port_view, "Port")
 
 
 def _list_floating(call: Call) -> Any:
-    return _listed(call, "floatingips", call.emulation.state.floating_ips, _floating_view)
+    return listed(call, "floatingips", call.emulation.state.floating_ips, _floating_view)
 
 
 def _port(call: Call) -> Port:
@@ -190,7 +192,7 @@ def _floating(call: Call) -> FloatingIp:
     return one
 
 
-def _asked(call: Call, name: str) -> dict[str, Any]:
+def asked_for(call: Call, name: str) -> dict[str, Any]:
     asked = call.body.get(name)
     if not isinstance(asked, dict):
         raise refused(400, f"Unable to find '{name}' in request body")
@@ -216,7 +218,7 @@ def _show_port(call: Call) -> Any:
 
 
 def _create_port(call: Call) -> Any:
-    asked = _asked(call, "port")
+    asked = asked_for(call, "port")
     on = _network_of(call, asked, "network_id")
     project = str(asked.get("project_id") or call.project_id)
     if not call.sees(project):
@@ -226,6 +228,8 @@ def _create_port(call: Call) -> Any:
     for key in ("device_id", "device_owner"):  # of any server, also of another project
         setattr(port, key, str(asked.get(key) or ""))
     port.pairs = _pairs(call, port, asked.get("allowed_address_pairs") or [])
+    if "security_groups" in asked:
+        port.groups = _groups(call, asked["security_groups"])
     return 201, {"port": _port_view(call, port)}
 
 
@@ -241,12 +245,14 @@ def _fixed_address(call: Call, on: Network, asked: dict[str, Any]) -> str | None
 
 
 def _update_port(call: Call) -> Any:
-    port, asked = _port(call), _asked(call, "port")
+    port, asked = _port(call), asked_for(call, "port")
     _match(call, port.revision)
     if "allowed_address_pairs" in asked:
         if not call.sees(call.emulation.state.networks[port.network_id].project_id):
             raise refused(403, "rule:update_port:allowed_address_pairs is disallowed by policy")
         port.pairs = _pairs(call, port, asked["allowed_address_pairs"])
+    if "security_groups" in asked:
+        port.groups = _groups(call, asked["security_groups"])
     for key in ("name", "device_id", "device_owner"):
         if key in asked:
             setattr(port, key, str(asked[key] or ""))
@@ -266,6 +272,15 @@ def _pairs(call: Call, port: Port, asked: list[dict[str, str]]) -> list[dict[str
     return [{"ip_address": p["ip_address"], "mac_address": port.mac, **p} for p in asked]
 
 
+def _groups(call: Call, asked: list[str]) -> list[str]:
+    """The ids of the security groups that a port is to have."""
+    known = call.emulation.state.security_groups
+    for each in asked:
+        if each not in known or not call.sees(known[each].project_id):
+            raise refused(404, f"Security group {each} does not exist")
+    return list(dict.fromkeys(asked))
+
+
 def _delete_port(call: Call) -> Any:
     port = _port(call)
     if port.device_owner.startswith("compute:"):
@@ -279,7 +294,7 @@ def _show_floating(call: Call) -> Any:
 
 
 def _create_floating(call: Call) -> Any:
-    asked = _asked(call, "floatingip")
+    asked = asked_for(call, "floatingip")
     on, address = _network_of(call, asked, "floating_network_id"), asked.get("floating_ip_address")
     if address is not None:
         if not call.admin:  # by Neutron's own policy
@@ -299,7 +314,7 @@ def _create_floating(call: Call) -> Any:
 
 
 def _update_floating(call: Call) -> Any:
-    one, asked = _floating(call), _asked(call, "floatingip")
+    one, asked = _floating(call), asked_for(call, "floatingip")
     _match(call, one.revision)
     return {"floatingip": _associate(call, one, asked.get("port_id"))}
 

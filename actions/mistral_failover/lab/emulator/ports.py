@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from mistral_failover.lab.emulator import balancing, guests, topology
 from mistral_failover.lab.emulator.core import Emulation, transition
-from mistral_failover.lab.emulator.state import FloatingIp, Guest, Network, Port, Server, new_id
+from mistral_failover.lab.emulator.state import (
+    FloatingIp,
+    Guest,
+    Network,
+    Port,
+    SecurityGroup,
+    Server,
+    new_id,
+)
 
 
 def network(emulation: Emulation, name: str | None) -> Network | None:
@@ -33,9 +41,23 @@ def make(
     address = address or topology.free_address(emulation, on, taken)
     mac = "fa:16:3e:" + ":".join(new_id()[at : at + 2] for at in (0, 2, 4))
     port = Port(new_id(), project_id, on.id, address, mac, name, made_by_nova=by_nova)
+    port.groups = [default_group(emulation, project_id).id]
     emulation.state.ports[port.id] = port
     emulation.changed()
     return port
+
+
+def default_group(emulation: Emulation, project_id: str) -> SecurityGroup:
+    """The security group that a port gets if no other one is named. Neutron makes it when it is
+    first needed."""
+    rows = emulation.state.security_groups
+    for each in rows.values():
+        if (each.project_id, each.name) == (project_id, "default"):
+            return each
+    made = SecurityGroup(new_id(), project_id, "default", "Default security group")
+    rows[made.id] = made
+    emulation.changed()
+    return made
 
 
 def is_taken(emulation: Emulation, on: Network, address: str) -> bool:
@@ -76,7 +98,7 @@ def give(emulation: Emulation, server: Server, one: Network | Port) -> None:
     one.revision += 1
 
 
-def _of(emulation: Emulation, server_id: str) -> list[Port]:
+def of(emulation: Emulation, server_id: str) -> list[Port]:
     """The ports of a server. A port of another project only says that it is one."""
     server = emulation.state.servers.get(server_id)
     return [
@@ -88,14 +110,14 @@ def _of(emulation: Emulation, server_id: str) -> list[Port]:
 
 def bind(emulation: Emulation, server: Server) -> None:
     """Makes the ports of a server active on its host."""
-    for port in _of(emulation, server.id):
+    for port in of(emulation, server.id):
         port.status = "ACTIVE"
     emulation.changed()
 
 
 def of_deleted_server(emulation: Emulation, server_id: str) -> None:
     """Lets go of the ports of a server: Nova deletes those that it made."""
-    for port in _of(emulation, server_id):
+    for port in of(emulation, server_id):
         let_go(emulation, port)
         if port.made_by_nova:
             remove(emulation, port.id)
@@ -145,7 +167,7 @@ def refresh_guest(emulation: Emulation, guest: Guest) -> None:
     """Lets a guest have the ports and addresses that Neutron says."""
     guest.interfaces = {
         port.id: [port.address, *(pair["ip_address"] for pair in port.pairs)]
-        for port in _of(emulation, guest.server_id)
+        for port in of(emulation, guest.server_id)
     }
     emulation.changed()
     _check(emulation)
@@ -159,7 +181,7 @@ def _refresh(emulation: Emulation, server_id: str) -> None:
 def addresses(emulation: Emulation, server_id: str) -> dict[str, list[str]]:
     """The addresses of a server's ports, by the name of their network."""
     found: dict[str, list[str]] = {}
-    for port in _of(emulation, server_id):
+    for port in of(emulation, server_id):
         name = emulation.state.networks[port.network_id].name
         found.setdefault(name, []).append(port.address)
     return found

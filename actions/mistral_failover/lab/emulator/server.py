@@ -35,6 +35,7 @@ from mistral_failover.lab.emulator import (
     network,
     orchestration,
     quota_sets,
+    security_groups,
     snapshots,
     volume,
 )
@@ -76,6 +77,7 @@ def application(emulation: Emulation) -> Starlette:
                 compute_devices,
                 instance_actions,
                 quota_sets,
+                security_groups,
                 snapshots,
             )
             for route in module.routes()

@@ -306,9 +306,20 @@ class Router:
 
 
 @dataclass
+class SecurityGroup:
+    """A security group of Neutron's."""
+
+    id: str
+    project_id: str
+    name: str
+    description: str = ""
+
+
+@dataclass
 class Port:
-    """A Neutron port. `pairs`: the addresses that it may use in addition to its own;
-    `made_by_nova`: it goes with its server; `revision` counts its changes."""
+    """A Neutron port. `groups`: the ids of its security groups; `pairs`: the addresses that it may
+    use in addition to its own; `made_by_nova`: it goes with its server; `revision` counts its
+    changes."""
 
     id: str
     project_id: str
@@ -322,6 +333,7 @@ class Port:
     pairs: list[dict[str, str]] = field(default_factory=list)
     made_by_nova: bool = False
     tags: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     revision: int = 1
 
 
@@ -580,6 +592,7 @@ class CloudState:
     networks: dict[str, Network] = field(default_factory=dict)
     subnets: dict[str, Subnet] = field(default_factory=dict)
     routers: dict[str, Router] = field(default_factory=dict)
+    security_groups: dict[str, SecurityGroup] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     floating_ips: dict[str, FloatingIp] = field(default_factory=dict)
     load_balancers: dict[str, LoadBalancer] = field(default_factory=dict)

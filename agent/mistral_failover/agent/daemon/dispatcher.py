@@ -98,6 +98,7 @@ class CommandDispatcher:
         self._pending_notice = _PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
         self._in_effect: tuple[str, ...] = ()
+        self._not_any_more: tuple[str, ...] = ()
         self.ended = threading.Event()
         """Set whenever a command that ran has ended."""
         # None until an executor sent it.
@@ -282,12 +283,13 @@ class CommandDispatcher:
         with self._changed:
             self._heartbeat_at_once()
 
-    def found_in_effect(self, names: Iterable[str]) -> None:
-        """Set the names of the commands that are in effect on this boot of the server, for the
-        heartbeats."""
+    def found_in_effect(self, names: Iterable[str], ended: Iterable[str]) -> None:
+        """Set the names of the commands that are in effect on this boot of the server, and the ids
+        of those of which what they started has ended, for the heartbeats."""
         with self._changed:
-            before, self._in_effect = self._in_effect, tuple(names)
-            if self._in_effect != before:
+            before = self._in_effect, self._not_any_more
+            self._in_effect, self._not_any_more = tuple(names), tuple(ended)
+            if (self._in_effect, self._not_any_more) != before:
                 self._heartbeat_at_once()
 
     def prompt(self) -> float:
@@ -541,6 +543,7 @@ class CommandDispatcher:
             not_ready=self._not_ready(),
             boot=self._journal.boot,
             in_effect=self._in_effect,
+            ended=self._not_any_more,
             rehearsals=self._said_of_rehearsals(),
         )
 

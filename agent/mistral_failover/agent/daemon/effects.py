@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which commands are in effect on this boot of the server: those that succeeded since the boot, and
-those of which their check finds so, such as the start of what the system starts by itself."""
+"""Which commands are in effect on this boot of the server, and which are not any more.
+
+In effect is what succeeded since the boot, and that of which its check finds so, such as the start
+of what the system starts by itself. What a command started has ended if its check, which found it
+running before, does not find it for a while.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +14,69 @@ import threading
 from collections.abc import Callable
 
 from mistral_failover.agent.daemon.backoff import Backoff
-from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
+from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.settings import AgentConfig
-from mistral_failover.agent.daemon.worker import drive, find_outcome
+from mistral_failover.agent.daemon.worker import IN_EFFECT, NOT_IN_EFFECT, check, drive
 from mistral_failover.defects import defect
 
 LOG = logging.getLogger(__name__)
 
 FIRST_PAUSE = 2.0
-"""Seconds between the first two looks."""
-LONGEST_PAUSE = 300.0
+"""Seconds between the first two looks, and the first after something was found not to run."""
+LONGEST_PAUSE = 30.0
 """Seconds between two looks at most."""
+GONE_FOR = 10.0
+"""Seconds for which every look must find that something does not run, so that it has ended: long
+enough for a restart by the system's package manager."""
 
 
-def look(
-    journal: Journal, dispatcher: CommandDispatcher, runs: Callable[[JournalEntry], bool]
-) -> None:
-    """Find which of the commands that were done in this epoch are in effect on this boot, and let
-    the heartbeats say so. ``runs``: asks the check of one that was done on an earlier boot. Raises
-    sqlite3.Error."""
-    found = []
-    for row in journal.in_effect(dispatcher.epoch):
-        if row.boot_id != journal.boot:
-            if not runs(row):
-                continue
-            LOG.info("%s is in effect, although the server was restarted since", row.name)
-            journal.confirmed(row)
-        found.append(row.name)
-    dispatcher.found_in_effect(found)
+class Effects:
+    """The effects of the commands that were done in the agent's epoch. ``ask``: runs the check of a
+    command, and returns its exit code; None if it has none. ``gone_for``: see `GONE_FOR`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        dispatcher: CommandDispatcher,
+        ask: Callable[[JournalEntry], int | None],
+        gone_for: float | None = None,
+    ) -> None:
+        self._journal = journal
+        self._desk = dispatcher
+        self._ask = ask
+        self._gone_for = GONE_FOR if gone_for is None else gone_for
+        self._missed: dict[str, float] = {}
+        self._ended: set[str] = set()
+
+    def look(self) -> bool:
+        """Run the checks, and let the heartbeats say what is in effect, and what has ended. Return
+        whether something was found not to run that still counts as running: look again soon. Raises
+        sqlite3.Error."""
+        now, found, missed, ended = elapsed(), list[str](), dict[str, float](), set[str]()
+        for row in self._journal.in_effect(self._desk.epoch):
+            says = self._ask(row)
+            if row.boot_id != self._journal.boot:
+                if says != IN_EFFECT:
+                    continue
+                LOG.info("%s is in effect, although the server was restarted since", row.name)
+                self._journal.confirmed(row)
+            found.append(row.name)
+            if says == IN_EFFECT:
+                if row.seen_at is None:
+                    self._journal.seen(row)
+            elif row.id in self._ended:
+                ended.add(row.id)
+            elif says == NOT_IN_EFFECT and row.seen_at is not None:
+                missed[row.id] = self._missed.get(row.id, now)
+                if row.id in self._missed and now - missed[row.id] >= self._gone_for:
+                    ended.add(row.id)
+        for row_id in ended - self._ended:
+            LOG.info("What command %s started has ended, by its check", row_id)
+        self._missed, self._ended = missed, ended
+        self._desk.found_in_effect(found, sorted(ended))
+        return bool(missed.keys() - ended)
 
 
 class EffectsWatch(threading.Thread):
@@ -50,8 +88,8 @@ class EffectsWatch(threading.Thread):
     ) -> None:
         super().__init__(name="effects", daemon=True)
         self._config = config
-        self._journal = journal
         self._desk = dispatcher
+        self._effects = Effects(journal, dispatcher, self._ask)
         self._end = threading.Event()
 
     def run(self) -> None:
@@ -60,12 +98,12 @@ class EffectsWatch(threading.Thread):
         while not self._end.is_set():
             self._desk.ended.clear()
             try:
-                if self._desk.deposing == "no":
-                    look(self._journal, self._desk, self._runs)
+                if self._desk.deposing == "no" and self._effects.look():
+                    pauses.reset()
             except sqlite3.Error as error:
                 LOG.error("The journal is not usable: %s", error)
             except Exception as error:  # this thread must go on
-                defect(error, "the agent looked for what runs since the server was restarted")
+                defect(error, "the agent looked for what runs")
             self._desk.ended.wait(pauses.next())
 
     def finish(self) -> None:
@@ -74,10 +112,14 @@ class EffectsWatch(threading.Thread):
         self._desk.ended.set()
         self.join(1.0)
 
-    def _runs(self, row: JournalEntry) -> bool:
+    def _ask(self, row: JournalEntry) -> int | None:
         spec = self._config.commands.get(row.name)
         if spec is None or spec.check is None:
-            return False
+            return None
         if any(job.request.name == row.name for job in self._desk.running()):
-            return False  # its own end tells
-        return drive(find_outcome(spec, row, self._end))[0] == "done"
+            return None  # its own end tells
+        try:
+            return drive(check(spec, row, self._end))
+        except Refused as error:
+            LOG.warning("The check of %s cannot run: %s", row.name, error.message)
+            return None

@@ -65,6 +65,7 @@ class JournalEntry:
     ``boot_id``: the boot of its process; of a command that is done, the boot on which it took
     effect, as far as that is known. ``message`` says why it has no end, or who reported that end;
     ``finding`` what its check found. ``rehearsal``: the id of the one that it belongs to, or empty.
+    ``seen_at``: when its check first found it in effect after it was done; None if it never did.
     """
 
     epoch: int
@@ -86,6 +87,7 @@ class JournalEntry:
     message: str
     finding: str
     rehearsal: str
+    seen_at: float | None
 
     @property
     def said(self) -> str:
@@ -283,6 +285,10 @@ class Journal:
         """Record that a command that was done on an earlier boot is in effect on this one."""
         self._change(row.epoch, row.id, boot_id=self.boot)
 
+    def seen(self, row: JournalEntry) -> None:
+        """Record that the check of a command that is done found it in effect."""
+        self._change(row.epoch, row.id, seen_at=time.time())
+
     def start(
         self,
         epoch: int,
@@ -301,7 +307,7 @@ class Journal:
                 " started_at, rehearsal) VALUES (?, ?, ?, ?, ?, 'started', ?, ?, ?)"
                 " ON CONFLICT (epoch, id) DO UPDATE SET state = 'started', started_at = ?,"
                 " reply_to = excluded.reply_to, ended_at = NULL, pid = NULL, start_ticks = NULL,"
-                " boot_id = NULL, message = '', finding = ''",
+                " boot_id = NULL, message = '', finding = '', seen_at = NULL",
                 (
                     *(epoch, command_id, name, json.dumps(dict(arguments)), reply_to),
                     *(now, now, rehearsal, now),

@@ -49,6 +49,7 @@ CREATE TABLE commands (
     message TEXT NOT NULL DEFAULT '',
     finding TEXT NOT NULL DEFAULT '',
     rehearsal TEXT NOT NULL DEFAULT '',
+    seen_at REAL,
     UNIQUE (epoch, id)
 );
 CREATE TABLE depositions (

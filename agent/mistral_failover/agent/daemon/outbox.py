@@ -140,13 +140,16 @@ class AgentReports:
         not_ready: str | None = None,
         boot: str,
         in_effect: Iterable[str] = (),
+        ended: Iterable[str] = (),
         rehearsals: Mapping[str, Any] | None = None,
     ) -> None:
         """Send a heartbeat with the epoch, the running commands, whether something of an earlier
         epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
         they are too long). ``not_ready``: why it can carry out no command, in words. ``boot``: the
         identity of this boot of the server, and ``in_effect`` the names of commands that are in
-        effect on it (none if they are too long). ``rehearsals``: what can be rehearsed."""
+        effect on it (none if they are too long). ``ended``: the ids of commands of which what they
+        started has ended since (the first `wire.MAX_RUNNING`). ``rehearsals``: what can be
+        rehearsed."""
         known, effective = sorted(commands), list(in_effect)
         document = {
             "group_id": self._identity.group_id,
@@ -160,6 +163,7 @@ class AgentReports:
             "not_ready": None if not_ready is None else not_ready[: wire.MAX_REASON],
             "boot": boot,
             "in_effect": effective if sum(map(len, effective)) <= wire.MAX_KNOWN else [],
+            "ended": list(ended)[: wire.MAX_RUNNING],
             "rehearsals": rehearsals,
             "at": time.time(),
             "seconds_up": seconds_up,

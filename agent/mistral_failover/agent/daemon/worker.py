@@ -28,6 +28,11 @@ from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 
+IN_EFFECT = 0
+"""Exit code of a check: the command took effect, and what it started runs."""
+NOT_IN_EFFECT = 1
+"""Exit code of a check: the command did not take effect, or what it started has ended."""
+
 _T = TypeVar("_T")
 
 
@@ -307,18 +312,25 @@ def find_outcome(
     said = "it has no check"
     if spec.check is not None:
         try:
-            argv = spec.words(spec.check, messages.values_of(row.arguments, spec))
+            found = yield from check(spec, row, stop)
         except Refused as error:
             return "unknown", f"its check failed: {error.message.rstrip('.')}"
-        ended = yield Program(spec, argv, row.id, stop)
-        if ended.exit_code == 0:
+        if found == IN_EFFECT:
             return "done", "its check found that it took effect"
-        if ended.exit_code == 1:
+        if found == NOT_IN_EFFECT:
             return "received", "its check found that it did not take effect"
-        said = f"its check ended with {ended.exit_code}"
+        said = f"its check ended with {found}"
     if spec.repeatable:
         return "received", f"{said}, and it may be repeated"
     return "unknown", said
+
+
+def check(spec: CommandSpec, row: JournalEntry, stop: threading.Event) -> Steps[int]:
+    """Run the check of a command that has one; return its exit code, of which all but `IN_EFFECT`
+    and `NOT_IN_EFFECT` say nothing. Raises `Refused`: its arguments do not fit any more."""
+    argv = spec.words(spec.check or (), messages.values_of(row.arguments, spec))
+    ended = yield Program(spec, argv, row.id, stop)
+    return ended.exit_code
 
 
 def tidy_up(journal: Journal) -> list[JournalEntry]:
