@@ -44,7 +44,8 @@ test: $(STAMP)
 	$(TOOL) support.proxies
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
 
-# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
+# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills
+# and of simulated plays.
 # Java is Debian's, installed if it is missing and you are root.
 test-spec: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'

@@ -150,6 +150,20 @@ def ambushed(play: Play, random: Random) -> None:
     world.ambushes[point] = strike
 
 
+@_move(8)
+def frozen_with_an_outcome(play: Play, random: Random) -> None:
+    """The next executor freezes when its step is over, and is not recorded yet; another one takes
+    the step over in the meantime."""
+    world, seconds = play.world, random.choice((45.0, 60.0, 90.0))
+
+    def strike(process: Process) -> None:
+        if any(each.process is process for each in world.executors):
+            world.tell(f"freezes for {seconds:.0f} s with an outcome")
+            world.scheduler.freeze(process, seconds)
+
+    world.ambushes["conclude.before"] = strike
+
+
 @_move(10)
 def delivered_twice(play: Play, _random: Random) -> None:
     """Mistral gives the next chain to two executors: a message that was delivered again."""

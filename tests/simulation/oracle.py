@@ -44,7 +44,8 @@ class Oracle:
     _writes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _down_since: dict[str, float] = field(default_factory=dict)
     _journal: int = 0
-    _runs: dict[str, bool] = field(default_factory=dict)
+    _runs: set[str] = field(default_factory=set)
+    _crashed: set[str] = field(default_factory=set)
     _epochs: dict[str, int] = field(default_factory=dict)
     _fenced: dict[str, int] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
@@ -111,10 +112,12 @@ class Oracle:
         if event["target"] == "host":
             state = self.world.emulation.state
             servers = [each.id for each in state.servers.values() if each.host == event["id"]]
-        if what in ("crash", "power_off"):
-            self._runs.update(dict.fromkeys(servers, False))
-        elif what == "revive" and event["target"] == "server":
-            self._runs[event["id"]] = True
+        if what == "power_off":
+            self._runs.difference_update(servers)
+        elif what == "crash":
+            self._crashed.update(servers)
+        elif what == "revive":
+            self._crashed.difference_update(servers)
 
     def _judge(self, at: float, *row: Any) -> None:
         """Judge what the journal tells people by what the ledgers had until then."""
@@ -143,7 +146,7 @@ class Oracle:
         if fenced := _FENCED.match(sentence):
             server = own.servers[fenced[1]]
             self._fenced[server] = self._epochs.get(server, 0)
-            return "proof: its guest runs" if self._runs.get(server) else None
+            return "proof: its guest runs" if server in self._runs - self._crashed else None
         if released := _RELEASED.match(sentence):
             server = own.servers[released[2]]
             if released[1] == "Detach":
@@ -175,9 +178,10 @@ class Oracle:
         elif kind in ("application_stopped", "application_ended"):
             self._writes[self._project_of[event["server"]]].discard(event["server"])
         elif kind == "guest_started":
-            self._runs[event["server"]] = True
+            self._runs.add(event["server"])
+            self._crashed.discard(event["server"])
         elif kind in ("server_stopped", "guest_destroyed"):
-            self._runs[event["server"]] = False
+            self._runs.discard(event["server"])
         elif kind == "transition_started" and event["name"] == "patch":
             self._updated[event["operation"]] = self._project_of[event["stack"]]
         elif kind == "transition_finished":
