@@ -87,7 +87,8 @@ class Oracle:
 
     def _learn(self) -> None:
         state = self.world.emulation.state
-        for each in (*state.servers.values(), *state.volumes.values(), *state.stacks.values()):
+        things: list[Any] = [*state.servers.values(), *state.volumes.values()]
+        for each in [*things, *state.stacks.values()]:
             self._project_of.setdefault(each.id, each.project_id)
 
     def _strange(self, project: str | None, text: str) -> str | None:
