@@ -129,3 +129,46 @@ def test_a_member_without_a_template_is_a_problem_of_the_group_file(tmp_path: Pa
 
     assert found.field == "resources.shape.properties.use"
     assert "db_c" in found.message
+
+
+def test_each_file_that_cannot_be_read_has_its_line_beside_what_else_is_wrong(
+    tmp_path: Path,
+) -> None:
+    file = group(tmp_path, "a.yaml")
+    text = file.read_text("utf-8")
+    text = text.replace("db_b: ", "db_b: {get_file: b.yaml}, db_c: ")
+    wrong = text.replace("resources:", "x: 1\nresources:")
+    file.write_text(wrong, "utf-8")
+
+    found = files.problems(file, [])
+
+    place = "resources.shape.properties.templates"
+    assert [(each.line, each.field, each.code) for each in found] == [
+        (4, "x", "INVALID_DOCUMENT"),
+        (10, f"{place}.db_a", "NO_FILE"),
+        (10, f"{place}.db_b", "NO_FILE"),
+    ]
+
+
+def test_problems_are_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text("stack: 7\nmembers: {servers: []}\nzz: 1\naa: 2\nresources: {}\n", "utf-8")
+
+    found = files.problems(file, [])
+
+    lines = [each.line for each in found]
+    assert lines == sorted(lines)
+    assert None not in lines
+
+
+def test_a_workflow_is_placed_where_the_file_names_it(tmp_path: Path) -> None:
+    file = group(tmp_path, "a.yaml")
+    (tmp_path / "a.yaml").write_text("heat_template_version: 2021-04-16\n", "utf-8")
+    more = "fence: [stop, {workflow: power.off}]\nworkflow: my.chain\non_event: {workflow: tell}\n"
+    file.write_text(file.read_text("utf-8") + more, "utf-8")
+    given = files.read(file, [], None)
+
+    places = [given.naming(each) for each in ("power.off", "my.chain", "tell", "other")]
+
+    assert places == ["fence[1].workflow", "workflow", "on_event.workflow", ""]
+    assert [given.line(each) for each in places[:3]] == [10, 11, 12]

@@ -306,11 +306,25 @@ def test_a_file_that_is_well_is_said_to_be(deployment: Any, shop: str) -> None:
     assert "no problems found" in done.stderr
 
 
+def test_a_mistyped_stack_leaves_no_group_behind(deployment: Any, shop: str) -> None:
+    file = deployment.folder / "mistyped.yaml"
+    text = (deployment.folder / "shop.yaml").read_text("utf-8")
+    file.write_text(text.replace(f"stack: {shop}", f"stack: {shop}x"), "utf-8")
+
+    for words in (("--dry-run",), ()):
+        done = deployment.failover("group", "create", str(file), *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert re.search(rf'mistyped\.yaml:\d+: stack: .*Did you mean "{shop}"', done.stderr)
+    assert deployment.failover("status", f"{shop}x").returncode == 1
+
+
 def test_the_list_has_a_row_for_each_group(deployment: Any, shop: str) -> None:
     rows = {row["name"]: row for row in deployment.shown("group", "list")}
     people = deployment.failover("group", "list").stdout
 
     assert rows[shop]["status"] == "COMPLETE"
+    assert rows[shop]["service"] in ("SERVING", "DEGRADED")
+    assert f"| {rows[shop]['service']} " in people
     assert rows[shop]["roles"] == {"active": "db_a"}
     assert rows[deployment.group]["roles"] == {"active": "db_b"}
     assert "active on db_a" in people
@@ -324,6 +338,7 @@ def test_a_group_is_shown_with_its_file_for_people_and_for_machines(
     alone = deployment.failover("group", "show", shop, "-f", "value", "-c", "definition")
 
     assert whole["definition"]["stack"] == shop
+    assert whole["service"] in ("SERVING", "DEGRADED")
     assert yaml.safe_load(alone.stdout) == whole["definition"]
     assert [member["name"] for member in whole["members"]] == ["db_a", "db_b"]
 

@@ -65,6 +65,7 @@ def started(
     *words: str,
     service: str = "SERVING",
     gone: tuple[str, ...] = (),
+    **more: Any,
 ) -> dict[str, Any]:
     """The inputs that ``failover start payments ...`` orders, of a group in that state."""
     orders: list[dict[str, Any]] = []
@@ -79,7 +80,7 @@ def started(
     answer = ui_answers.status(
         "COMPLETE" if status == "REMOVED" else status,
         roles={} if status == "DEFINED" else roles,
-        traversal=None if status == "DEFINED" else {"id": "some"},
+        traversal=None if status == "DEFINED" else {"id": "some", "ended_at": 80.0},
         service={
             "status": service,
             "since": 90.0,
@@ -87,6 +88,12 @@ def started(
             "gone": list(gone),
             "standbys": [],
             "cold": False,
+            "stack_gone": False,
+            "another_stack": False,
+            "reasons": [],
+            "needs": [],
+            "explained": True,
+            **more,
         },
         now=100.0,
     )
@@ -104,6 +111,23 @@ def test_who_says_nothing_of_a_group_that_is_well_is_refused(
 
     for way in ("--lost MEMBER", '--fact "MEMBER is down"', "failover switchover payments"):
         assert way in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "command"),
+    [("stack_gone", "failover group delete"), ("another_stack", "failover group adopt-stack")],
+)
+def test_a_group_without_its_stack_is_refused_with_what_helps_instead(
+    monkeypatch: pytest.MonkeyPatch, flag: str, command: str
+) -> None:
+    """With --lost the order would be refused, too."""
+    with pytest.raises(CommandFailed, match=command) as caught:
+        started(
+            monkeypatch, "COMPLETE", service="DOWN", reasons=["its stack is gone"], **{flag: True}
+        )
+
+    assert "its stack is gone" in str(caught.value)
+    assert "--lost" not in str(caught.value)
 
 
 def test_a_group_that_was_taken_out_of_service_is_not_brought_up_by_who_says_nothing(

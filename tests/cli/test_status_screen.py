@@ -118,6 +118,46 @@ def test_until_the_goal_is_reached_no_member_is_said_to_serve(word: str) -> None
     assert "db_b" not in status_screen.headline(moving)
 
 
+@pytest.mark.parametrize("word", ["IN_PROGRESS", "BLOCKED", "FAILED"])
+def test_a_group_that_serves_is_said_to_serve_where_it_does_also_until_its_goal_is_reached(
+    word: str,
+) -> None:
+    serves = service("DEGRADED")
+    there = status(word, service=serves, serves_on={"active": "db_a"})
+    leaving = status(word, service=serves, serves_on={"active": "db_b"})
+
+    assert "it serves on db_a" in status_screen.headline(there)
+    assert status_screen.role_holders(there) == "active on db_a"
+    assert "it serves on db_b" in status_screen.headline(leaving)
+    assert status_screen.role_holders(leaving) == "active on db_b, will be on db_a"
+
+
+@pytest.mark.parametrize(
+    ("presence", "why", "said"),
+    [
+        ("present", "", "there"),
+        (None, "", "there"),
+        ("gone", "it is attached to no server", "not there: it is attached to no server"),
+        ("changed", "it is on another server", "not there: it is on another server"),
+        ("unknown", "Cinder does not answer", "not known: Cinder does not answer"),
+    ],
+)
+def test_a_volume_is_said_to_be_where_the_last_look_found_it(
+    presence: str | None, why: str, said: str
+) -> None:
+    volume = {
+        "name": "data",
+        "type": "volume_attachment",
+        "member": "db_a",
+        "status": "CREATE_COMPLETE",
+        "attributes": {},
+        "presence": presence,
+        "why": why,
+    }
+
+    assert status_screen.facts(status(resources=[volume]))["volumes"] == f"data on db_a ({said})"
+
+
 @pytest.mark.parametrize("word", ["COMPLETE", "IN_PROGRESS", "BLOCKED", "FAILED"])
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_screen_fits_and_leaves_commands_whole(word: str, width: int) -> None:
@@ -266,6 +306,7 @@ def test_a_group_s_name_can_be_typed_whatever_is_in_it() -> None:
 
 def test_volumes_and_what_is_in_trouble_are_told() -> None:
     volume = {"type": "volume_attachment", "member": "db_a", "attributes": {"device": "/dev/vdb"}}
+    volume |= {"presence": None, "why": ""}
     rows = [
         {**volume, "name": "data", "status": "CREATE_COMPLETE", "reason": ""},
         {**volume, "name": "logs", "status": "DELETE_FAILED", "reason": "it is stuck"},
@@ -359,7 +400,7 @@ def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
     assert "active will be on db_a" in status_commands._row(status("BLOCKED") | row)
     answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
     _, listed = groups.overview(answer, people=True)
-    assert [cells[2] for cells in listed] == ["active will be on db_a", "active on db_a"]
+    assert [cells[3] for cells in listed] == ["active will be on db_a", "active on db_a"]
 
 
 def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() -> None:
@@ -438,11 +479,26 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
-    deferred = [{"node": f"update:{n}", "deferred_to": "x"} for n in range(14)]
+    deferred = [{"resource": f"data_{n}", "deferred_to": "x"} for n in range(14)]
 
     lines = status_screen.facts(status(deferred=deferred))["waiting for"].splitlines()
 
     assert (len(lines), lines[-1]) == (11, "... and 4 more")
+
+
+def test_what_an_operation_of_an_earlier_goal_keeps_waiting_is_that_operation() -> None:
+    doing = {**RUNNING, "seconds": 3.0, "status": "started", "attempts": 1}
+    doing |= {"resource": "replace:db_a", "sentence": "Bring back db_a"}
+    waits = {"node": "cleanup:9", "resource": "replace:db_a", "deferred_to": "host:7"}
+
+    begun = status("IN_PROGRESS", under_way=[doing], deferred=[waits])
+    between = status("IN_PROGRESS", deferred=[waits])
+
+    (line,) = status_screen.facts(begun)["waiting for"].splitlines()
+    assert line.startswith("Bring back db_a (")
+    assert status_screen.facts(between)["waiting for"] == (
+        "the worker that has locked replace:db_a"
+    )
 
 
 def test_lines_stand_beside_their_question() -> None:

@@ -119,6 +119,21 @@ class Drill:
         asked = {"group": self.group, "limit": 1000}
         return list(self.slot.survivor.client.run_action("failover.history", asked))
 
+    def has_told(self, sentence: str, times: int = 1) -> bool:
+        """Whether the journal has a sentence, at least so many times."""
+        return [each["sentence"] for each in self.told()].count(sentence) >= times
+
+    def sweep_until(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait for a condition; the survivor goes on with what the victim has left after the first
+        fault. Before, it would only take the work of which the fault is a part."""
+
+        def look() -> Any:
+            if self.slot.fired(0):
+                self._sweep()
+            return condition()
+
+        self.until(look, what)
+
     def until(self, condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
         """Wait for a condition; fails at once when the watch has seen something."""
 

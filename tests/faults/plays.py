@@ -282,6 +282,37 @@ def together(drill: Drill) -> None:
     drill.slot.survivor.client.start("failover.converge", {"traversal": begun})
 
 
+def stop_the_standby(drill: Drill) -> None:
+    """So nobody can take over; and Heat is away, so that the lost one does not come back first."""
+    client = drill.slot.cloud.client
+    Operator(client).stop_server(drill.server("db_b"))
+    client.api_fault("stack_patch", status=503, times=10_000)
+
+
+def start_the_standby(drill: Drill) -> None:
+    """The active member's guest dies, and the standby is started while that is brought back. Heat
+    answers again when the standby serves."""
+    alarm("db_a", "crash")(drill)
+    drill.until(lambda: drill.has_told("Bring back db_a: started"), "brought back")
+    if "started" not in drill.facts:
+        drill.facts["started"] = drill.server("db_b")
+        Operator(drill.slot.cloud.client).start_server(drill.facts["started"])
+    drill.sweep_until(lambda: drill.has_told("Start database on db_b: done"), "taken over")
+    let_heat_go_on(drill)
+
+
+def let_heat_go_on(drill: Drill) -> None:
+    """Heat answers again."""
+    drill.slot.cloud.client.clear_api_faults()
+
+
+def took_over(drill: Drill) -> None:
+    """The standby serves, which was not lost for an instant, and the lost one has a new server."""
+    assert drill.server("db_b") == drill.facts["started"]
+    assert drill.server("db_a") != drill.facts["struck"]
+    assert not drill.has_told("Start database on db_a: done", times=2)
+
+
 def boots_from_the_same_disk(drill: Drill) -> None:
     """The new server has the disk of the old one, which was deleted once."""
     client = drill.slot.cloud.client
@@ -354,6 +385,14 @@ SINGLE = Play(
     alarm("db_a", "crash"),
     more={"members": {"servers": ["db_a"], "replace": "lost"}},
     active="db_a",
+)
+RELIEVED = Play(
+    "relieved",
+    start_the_standby,
+    prepare=stop_the_standby,
+    tidy=let_heat_go_on,
+    check=took_over,
+    more={"members": {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["replace"]}},
 )
 BOOT_DISK = Play(
     "boot disk",
@@ -438,6 +477,7 @@ DRILLS: list[tuple[str, int, Play]] = [
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),
     *((point, 1, SINGLE) for point in ("vacant.before", "vacant.after")),
+    *((point, 1, RELIEVED) for point in ("vacant.before", "vacant.after")),
     *((point, 1, SINGLE) for point in ("attach.before", "attach.after")),
     *((point, 1, SINGLE) for point in ("restart.before", "restart.after", "replaced.before")),
     *((f"delete.{when}", 1, BOOT_DISK) for when in ("before", "after")),

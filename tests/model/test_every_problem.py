@@ -124,3 +124,61 @@ def test_all_that_is_wrong_in_one_part_is_found() -> None:
         "resources.wire.properties.prt",
         "resources.wire.properties.server",
     ]
+
+
+def test_a_name_twice_hides_no_other_mistake_about_members() -> None:
+    document = changed(
+        members={"servers": ["db_a", "db_a"], "choose": "db_z", "restart": ["startt"]},
+        roles={"active": {"prefer": ["db_x"]}},
+    )
+
+    assert [each.path for each in group_problems(document)] == [
+        "members.choose",
+        "members.restart[0]",
+        "members.servers[1]",
+        "roles.active.prefer[0]",
+    ]
+
+
+def test_what_only_misses_a_broken_name_of_a_member_is_no_problem_of_its_own() -> None:
+    document = changed(
+        members={"servers": {"db_a": None, "db_b": {"nme": "x"}}, "choose": "db_b"},
+        roles={"active": {"prefer": ["db_b", "db_c"]}},
+        name="payments",
+    )
+    del document["stack"], document["resources"]["routing"]
+
+    assert [each.path for each in group_problems(document)] == [
+        "members.servers.db_b.nme",
+        "roles.active.prefer[1]",
+    ]
+
+
+def test_a_wrong_reference_hides_no_other_property() -> None:
+    resources = examples.group(1, "payments")["resources"]
+    document = changed(
+        resources={
+            **resources,
+            "data": {
+                "type": "volume_attachment",
+                "properties": {
+                    "volume": 7,
+                    "server": {"get_param": "activ"},
+                    "when_host_is_down": "maybe",
+                },
+            },
+        }
+    )
+
+    assert [each.path for each in group_problems(document)] == [
+        "resources.data.properties.server",
+        "resources.data.properties.volume",
+        "resources.data.properties.when_host_is_down",
+    ]
+
+
+def test_all_keys_that_are_missing_are_named_at_once() -> None:
+    (found,) = group_problems({})
+
+    assert all(key in found.message for key in ("failover_template_version", "members"))
+    assert found.path == ""

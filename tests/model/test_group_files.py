@@ -79,7 +79,7 @@ def test_the_example_is_read_in_full() -> None:
         {"kind": "stop", "limit": 120.0},
         {"kind": "confirm", "limit": 3600.0},
     )
-    assert group.limits == Limits(60.0, 3, 3600.0)
+    assert group.limits == Limits(60.0, 3, 3600.0, 300.0)
     assert group.on_failure == "stop"
     assert list(group.resources) == ["data", "database", "routing"]
     assert group.resources["database"] == ResourceSpec(
@@ -296,6 +296,7 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ),
     ({"limits": {"cooldwn": 1}}, "limits.cooldwn", "unknown key", 'mean "cooldown"'),
     ({"limits": {"cooldown": -1}}, "limits.cooldown", "at least 0", "bound"),
+    ({"limits": {"boot": 0}}, "limits.boot", "at least 1", "bound"),
     ({"limits": {"patience": -1}}, "limits.patience", "at least 0", "bound"),
     ({"limits": {"patience": 86_401}}, "limits.patience", "at most 86400", "bound"),
     ({"limits": {"per_hour": 0}}, "limits.per_hour", "at least 1", "bound"),

@@ -353,8 +353,8 @@ resources:
         ("resources.data.type", 6),
         ("resources.a.b.c", 9),
         ("resources.dat", 5),
-        ("fence[0]", None),
-        ("", None),
+        ("fence[0]", 1),
+        ("", 1),
     ],
 )
 def test_a_path_leads_to_its_line_or_to_that_of_what_is_around_it(

@@ -142,7 +142,7 @@ def test_a_name_that_is_no_member_is_refused_with_those_that_are(order: Order, w
     ("order", "reason"),
     [
         (failover(lost=("db_a", "db_b")), {"db_a": "it is declared lost"}),
-        (failover(to="db_a"), {"db_a": "it is declared lost"}),
+        (failover(to="db_a"), {"db_a": "it counts as lost, because no lost member was named"}),
         (failover(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
     ],
 )
@@ -181,3 +181,14 @@ def test_what_was_not_reached_is_tried_again_by_several_holders_too() -> None:
 def test_a_role_that_the_group_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="unknown role"):
         next_goal(snapshot(), failover(to={"passive": "db_b"}), [A, B, C])
+
+
+def test_a_holder_that_only_counts_as_lost_is_not_said_to_be_declared_lost() -> None:
+    """Two are declared lost, the third one holds the role, and the order names no lost member."""
+    standing = snapshot(active="db_c", lost=("db_a", "db_b"))
+
+    with pytest.raises(NoEligibleMember) as refused:
+        next_goal(standing, FAILOVER, [A, B, C])
+
+    assert refused.value.reasons["db_a"] == "it is declared lost"
+    assert refused.value.reasons["db_c"].startswith("it counts as lost")

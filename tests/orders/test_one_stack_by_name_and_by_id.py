@@ -47,7 +47,9 @@ def test_a_group_that_gives_the_id_of_a_stack_does_not_get_servers_of_one_that_n
     refused = defined(group, f"{group.name}-again", stack_id(emulated, group.name))
 
     assert refused["code"] == "INVALID_DOCUMENT"
-    assert f"belong to the group {group.name}" in refused["message"]
+    assert f"belongs to the group {group.name}" in refused["message"]
+    places = [each["field"] for each in refused["problems"]]
+    assert set(places) <= {"members.autoscaling_group", "members.servers[0]", "members.servers[1]"}
 
 
 def test_a_group_that_names_a_stack_does_not_get_servers_of_one_that_gives_its_id(
@@ -59,7 +61,7 @@ def test_a_group_that_names_a_stack_does_not_get_servers_of_one_that_gives_its_i
     refused = defined(group, other, other)
 
     assert refused["code"] == "INVALID_DOCUMENT"
-    assert f"belong to the group {other}-by-id" in refused["message"]
+    assert f"belongs to the group {other}-by-id" in refused["message"]
 
 
 def test_members_of_the_same_names_in_another_stack_are_others(

@@ -97,7 +97,7 @@ def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
     assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
     assert (command.to.member, command.to.server_id, command.epoch) == ("db_a", "s-a", 3)
     assert (command.limit, command.patience) == (30.0, 300.0)
-    attributes = {"server_id": "s-a", "boot": None}
+    attributes = {"server_id": "s-a", "boot": None, "command": command.id}
     assert made == {"physical_id": "s-a/pg-start", "attributes": attributes}
 
 

@@ -20,7 +20,7 @@ TRAVERSAL = "b0394ddc-9123-5a79-b7e8-44cb89ac20d5"
 def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> dict[str, Any]:
     """A row of failover.status without a group. It serves so since it has its status, unless that
     is given."""
-    return {
+    found = {
         "name": name,
         "stack": name,
         "status": status,
@@ -41,6 +41,8 @@ def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> d
         "ready": [],
         **more,
     }
+    serves = status == "COMPLETE" and found["service"] in ("SERVING", "DEGRADED")
+    return {"serves_on": dict(found["roles"]) if serves else {}, **found}
 
 
 def under_way(sentence: str, seconds: float, **more: Any) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def unproven(**more: Any) -> dict[str, Any]:
 def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
     """An answer of failover.status about a group that stands so."""
     under_way = word in ("IN_PROGRESS", "BLOCKED")
-    return {
+    found = {
         "group": "payments",
         "stack": "payments",
         "status": word,
@@ -221,6 +223,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "now": NOW,
         **more,
     }
+    serves = word == "COMPLETE" and found["service"]["status"] in ("SERVING", "DEGRADED")
+    return {"serves_on": dict(found["roles"]) if serves else {}, **found}
 
 
 def step_ahead(what: str, stage: str, *waits_for: str, **more: Any) -> dict[str, Any]:
@@ -390,6 +394,7 @@ def plan(**more: Any) -> dict[str, Any]:
         "parallel": [[1], [2]],
         "fences": [{"member": "db_b", "sentence": "db_b is fenced: its agent confirms it"}],
         "ways_back": [],
+        "deletes": [],
         "risks": [
             {"code": "NO_STANDBY", "sentence": "no member could take over", "remedy": "Repair one."}
         ],

@@ -132,7 +132,7 @@ _ANSWERS = {
                 status="IN_PROGRESS",
                 under_way=[under_way("Attach data to db_b", 5.0)],
                 waiting=[WAIT],
-                deferred=[{"node": "create data", "deferred_to": "another", "deferred_at": 1.0}],
+                deferred=[{"resource": "data", "deferred_to": "another", "deferred_at": 1.0}],
             ),
         ],
         "total": 2,

@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.ui.action_client import ActionFailed
 from mistral_failover.ui.orders import ORDERS
-from support.ui_answers import INCIDENT, Answers, held, status
+from support.ui_answers import INCIDENT, Answers, held, plan, status
 from ui.conftest import Opened
 
 PLAN = "a416c00c-7b12-538d-9db5-c40bbbabe986"
@@ -187,6 +187,19 @@ def test_a_form_says_what_it_does_and_shows_the_plan(opened: Opened, asked: str)
         order.dangerous
     )
     assert ("What would happen" in page) == (order.name in ("admit", "start", "confirm-fenced"))
+
+
+def test_a_plan_says_on_the_page_how_a_member_comes_back_and_what_is_deleted(
+    opened: Opened,
+) -> None:
+    back = "db_b comes back: replace (Heat makes another server; never done before)"
+    gone = "db_b: server 5f0c; by Heat, as soon as the next one is there"
+    shown = plan(ways_back=[{"sentence": back}], deletes=[{"sentence": gone}])
+
+    page = opened(Answers(plan=shown)).get(f"/order?group=payments&what=start&plan={PLAN}").text
+
+    assert f"<h3>Brought back</h3>\n<ul><li>{back}</li>" in page
+    assert f"<h3>Deleted</h3>\n<ul><li>{gone}</li>" in page
 
 
 def test_a_member_can_be_confirmed_as_fenced_although_no_plan_can_be_made(opened: Opened) -> None:

@@ -69,10 +69,10 @@ def test_a_step_of_unknown_outcome_that_is_tried_again_is_one_row() -> None:
 
 
 def test_a_step_that_waits_for_a_lock_names_the_owner() -> None:
-    node = {"node": "create data", "deferred_to": "executor 7", "deferred_at": NOW - 3}
-    (row,) = rows(deferred=[node])
+    waits = {"resource": "data", "deferred_to": "executor 7", "deferred_at": NOW - 3}
+    (row,) = rows(deferred=[waits])
 
-    assert row.notes == ("for the lock of executor 7",)
+    assert (row.step, row.notes) == ("data", ("for the lock of executor 7",))
 
 
 def test_a_step_that_may_start_and_has_not_says_what_it_waits_for() -> None:

@@ -54,6 +54,10 @@ def pet(protect: Callable[..., Any]) -> Any:
     return group
 
 
+def boot_volume(group: Any) -> str:
+    return str(group.cloud.resources(group.name)["system"]["physical_resource_id"])
+
+
 def boot_disk(group: Any) -> list[Any]:
     """The servers that have the boot disk, by the cloud's own word."""
     volume = group.cloud.resources(group.name)["system"]["physical_resource_id"]
@@ -87,6 +91,27 @@ def test_the_old_server_is_deleted_after_the_proof_and_before_heat_is_asked(pet:
     kinds = [e["kind"] for e in seen if e["kind"] in ("server_stopped", "server_deleted")]
     assert kinds == ["server_stopped", "server_deleted"]
     assert pet.cloud.violations() == []
+
+
+def test_the_plan_says_that_the_old_server_is_deleted_before_and_its_disk_is_not(
+    pet: Any,
+) -> None:
+    former, disk = pet.server("db_a"), boot_volume(pet)
+
+    (row,) = pet.plan(lost=["db_a"])["deletes"]
+
+    before = f"in Nova, before Heat makes the next one, which gets volume {disk}, too"
+    assert (row["what"], row["when"]) == (f"server {former}", before)
+
+
+def test_the_plan_says_that_a_disk_is_in_danger_and_that_nothing_is_deleted(pet: Any) -> None:
+    """An operator let Nova delete the disk with the server after the group was defined."""
+    Operator(pet.cloud).let_go_along(pet.server("db_a"), boot_volume(pet))
+
+    plan = pet.plan(lost=["db_a"])
+
+    assert plan["deletes"] == []
+    assert "VOLUME_WOULD_GO" in {each["code"] for each in plan["risks"]}
 
 
 def test_a_dead_host_needs_a_person_s_word_before_anything_is_deleted(
@@ -256,6 +281,54 @@ def test_a_new_server_that_no_host_has_room_for_is_deleted_only_if_nova_shows_al
     finally:
         pet.cloud.offer("compute")
     assert pet.cloud.violations() == []
+
+
+@pytest.fixture
+def hung(protect: Callable[..., Any]) -> Callable[[float], Any]:
+    """Make a single server whose guest crashes, and hangs when it is started again. It may boot for
+    so many seconds."""
+
+    def make(boot: float) -> Any:
+        members = {"servers": ["db_a"], "replace": "lost"}
+        more = {"template": boots_from_a_volume, "members": members, "limits": {"boot": boot}}
+        group = protect(servers=("db_a",), fence=FENCE, **more)
+        group.activate()
+        alarm = group.fails("crash")
+        group.cloud.api_fault("start", "hang")
+        return group, alarm
+
+    return make
+
+
+def test_a_guest_that_hangs_at_boot_is_off_before_its_disk_goes_to_the_next_server(
+    hung: Callable[[float], Any],
+) -> None:
+    group, alarm = hung(3.0)
+    former = group.server("db_a")
+
+    patiently(group, "on_alarm", **alarm).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert boot_disk(group) == [group.server("db_a")]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+def test_a_person_s_order_does_not_wait_for_a_guest_that_hangs_at_boot(
+    hung: Callable[[float], Any],
+) -> None:
+    group, alarm = hung(300.0)
+    former = group.server("db_a")
+    execution = group.start("on_alarm", **alarm)
+    until(lambda: group.cloud.guests()[former]["condition"] == "booting")
+
+    patiently(group, "replace_member", group=group.name, member="db_a").assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert boot_disk(group) == [group.server("db_a")]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+    group.workflows.wait(execution, timeout=90)
 
 
 def test_of_two_that_are_lost_the_one_comes_back_of_which_nothing_must_be_deleted(

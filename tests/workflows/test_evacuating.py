@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from mistral_failover.lab.emulator.server import EmulatedCloud
-from mistral_failover.resources.restart import start
 from mistral_failover.runtime.process import Runtime
 from support.fencing import AGENT, Machines, private, shown_up
 from support.operators import Operator
@@ -347,11 +346,10 @@ def test_an_operator_may_confirm_that_the_host_is_off(
 
 @pytest.mark.usefixtures("administrator", "boards")
 def test_a_guest_that_does_not_come_up_there_gets_a_successor(
-    single: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    single: Callable[..., Any],
 ) -> None:
-    group = single(ASKS)
+    group = single(ASKS, limits={"cooldown": 0, "boot": 3})
     former = group.server("db_a")
-    monkeypatch.setattr(start, "LIMIT", 3.0)
     alarm = group.fails("power_off")
     group.cloud.api_fault("start", "hang")
 

@@ -460,3 +460,14 @@ def test_a_status_shows_a_failover_that_begins_meanwhile_as_unstarted_or_as_begu
 
     assert group.status()["traversal"]["id"] != before
     assert found["traversal"]["id"] != before or found["unstarted"]
+
+
+def test_the_doctor_advises_of_a_blocked_group_what_its_status_does(protect: Any) -> None:
+    group = protect(fence=["confirm"])
+    group.activate()
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    rows = group.examined_all("service")
+
+    assert rows
+    assert all("failover confirm-fenced" in row["remedy"] for row in rows), rows

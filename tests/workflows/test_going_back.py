@@ -119,7 +119,8 @@ def test_a_goal_that_is_not_there_is_refused(group: Any, goal: Any, code: str) -
 def test_a_group_that_reached_one_goal_only_has_nothing_to_go_back_to(group: Any) -> None:
     group.run("rollback", group=group.name).assert_failed_with("NOTHING_TO_RETURN_TO")
     group.activate()
-    group.run("rollback", group=group.name).assert_failed_with("NOTHING_TO_RETURN_TO")
+    run = group.run("rollback", group=group.name).assert_failed_with("NOTHING_TO_RETURN_TO")
+    assert f"failover goals {group.name}" in str(run.output)
 
 
 def test_a_rollback_that_is_delivered_twice_goes_back_once(group: Any) -> None:

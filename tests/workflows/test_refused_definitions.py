@@ -10,7 +10,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups
+from mistral_failover.actions import groups, reports
 from support.activation import done
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
@@ -153,3 +153,18 @@ def test_a_group_may_be_defined_before_its_stack_exists(serving: Any) -> None:
 
     assert accepted["created"]
     assert fields(accepted["unchecked"]) == [("stack", "NOT_FOUND")]
+
+
+def test_a_group_that_is_brought_up_at_once_needs_its_stack_and_the_nearest_name_is_said(
+    serving: Any,
+) -> None:
+    """Else a mistyped name leaves a group behind that can never be activated."""
+    mistyped = serving.name[:-1]
+    document = serving.document() | {"stack": mistyped}
+
+    refused = groups.Define(document, name="mistyped", stack_exists=True).run(CONTEXT).error
+
+    assert fields(refused["problems"]) == [("stack", "NOT_FOUND")]
+    assert f'"{serving.name}"' in refused["problems"][0]["remedy"]
+    known = reports.Status().run(CONTEXT)["groups"]
+    assert "mistyped" not in known

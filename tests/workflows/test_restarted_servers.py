@@ -14,6 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import agents
 from mistral_failover.agent.channel.emulated import EmulatedChannel
+from mistral_failover.recovery import observe as observing
 from support.looks import healed, observe, service, volume_of
 from support.operators import Operator
 from support.waiting import until
@@ -210,7 +211,10 @@ def test_an_application_that_died_is_down_and_the_advised_command_starts_it(
     assert group.runs_on() == ["db_a"], "nothing moved"
 
 
-def test_an_application_that_died_is_healed_each_time(protect: Callable[..., Any]) -> None:
+def test_an_application_that_died_is_healed_each_time(
+    protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observing, "REPAIR_WELL", 0.0)
     group = checked(protect)
     kill(group)
 
@@ -219,7 +223,7 @@ def test_an_application_that_died_is_healed_each_time(protect: Callable[..., Any
     assert runs(group)
     assert observe(group)[0]["service"] == "SERVING"
     kill(group)
-    assert observe(group)[0]["service"] == "DOWN", "the start that came after was found, too"
+    assert healed(group).state == "SUCCESS", "the start that came after was found, too"
 
 
 def test_without_a_check_only_the_projects_own_alarm_finds_it(serving: Any) -> None:
@@ -249,6 +253,21 @@ def test_what_cannot_be_started_where_it_was_fails_over_if_the_group_says_so(
     kill(group)
     assert healed(group).state == "ERROR", "the start command failed"
     assert group.runs_on() == []
+
+    assert healed(group).state == "SUCCESS"
+
+    assert group.runs_on() == ["db_b"]
+
+
+def test_what_ends_again_soon_fails_over_if_the_group_says_so(
+    protect: Callable[..., Any],
+) -> None:
+    group = checked(protect, heal="failover")
+    kill(group)
+    assert healed(group).state == "SUCCESS"
+    assert group.runs_on() == ["db_a"]
+    assert observe(group)[0]["service"] == "SERVING"
+    kill(group)
 
     assert healed(group).state == "SUCCESS"
 

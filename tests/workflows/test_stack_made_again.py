@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups
+from mistral_failover.actions import doctor, groups, reports
 from mistral_failover.reports.advice import advice
 from support.activation import done
 from support.operators import Operator
@@ -105,6 +105,34 @@ def test_the_doctor_finds_it(made_again: Any) -> None:
 
     assert row["level"] == "error"
     assert ADOPT.format(made_again.name) in row["remedy"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_doctor_advises_nothing_that_needs_the_former_stack(
+    group: Any, operator: Operator, again: bool
+) -> None:
+    group.activate()
+    if again:
+        make_again(group, operator)
+    else:
+        operator.delete_stack(group.name)
+
+    found = done(doctor.Doctor(group.name).run(CONTEXT))["findings"]
+
+    wrong = [row for row in found if row["level"] == "error" and row["group"]]
+    assert {row["check"] for row in wrong} == {"service", "stack"}, wrong
+    command = "group adopt-stack" if again else "group delete"
+    assert all(command in row["remedy"] for row in wrong), wrong
+
+
+def test_nothing_is_repaired_on_a_stack_that_is_not_the_group_s(made_again: Any) -> None:
+    """No order begins there, so each would leave a refusal, and a part that FAILED."""
+    made_again.observed()
+    made_again.run("sweep", group=made_again.name)
+
+    said = [row["sentence"] for row in reports.History(made_again.name).run(CONTEXT)]
+    assert not any("REFUSED" in each for each in said), said
+    assert {row["status"] for row in made_again.status()["resources"]} == {"CREATE_COMPLETE"}
 
 
 def test_one_word_takes_the_new_stack_and_the_group_serves_there(

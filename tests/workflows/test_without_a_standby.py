@@ -20,6 +20,7 @@ from mistral_failover.resources import commands
 from mistral_failover.resources.restart import start
 from support.activation import done
 from support.operators import Operator
+from support.volume_group import RESOURCES
 from support.waiting import patiently, until
 
 PROOF, RELEASE, BACK = "Fence db_a", "Detach data", "Bring back db_a"
@@ -119,18 +120,66 @@ def test_a_server_that_nova_cannot_start_gets_a_successor(pet: Any) -> None:
     assert pet.runs_on() == pet.holders() == ["db_a"]
 
 
-def test_a_guest_that_does_not_come_up_gets_a_successor(
-    pet: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    former = pet.server("db_a")
-    monkeypatch.setattr(start, "LIMIT", 3.0)
-    alarm = pet.fails("crash", "db_a")
-    pet.cloud.api_fault("start", "hang")
+def test_a_guest_that_does_not_come_up_gets_a_successor(protect: Callable[..., Any]) -> None:
+    members = {"servers": ["db_a"], "replace": "lost"}
+    group = protect(servers=("db_a",), members=members, limits={"boot": 3})
+    group.activate()
+    former, alarm = group.server("db_a"), group.fails("crash", "db_a")
+    group.cloud.api_fault("start", "hang")
+    assert "3 s at most" in group.plan(lost=["db_a"])["ways_back"][0]["sentence"]
 
-    patiently(pet, "on_alarm", **alarm).assert_succeeded()
+    patiently(group, "on_alarm", **alarm).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.runs_on() == group.holders() == ["db_a"]
+
+
+def test_a_guest_that_boots_is_waited_for_no_longer_if_a_new_server_is_ordered(pet: Any) -> None:
+    former, alarm = pet.server("db_a"), pet.fails("crash", "db_a")
+    pet.cloud.api_fault("start", "hang")
+    execution = pet.start("on_alarm", **alarm)
+    until(lambda: pet.cloud.guests()[former]["condition"] == "booting")
+
+    patiently(pet, "replace_member", group=pet.name, member="db_a").assert_succeeded()
 
     assert pet.server("db_a") != former
     assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
+    assert "Bring back db_a: failed" not in " ".join(pet.told())
+    pet.workflows.wait(execution, timeout=90)
+
+
+def test_a_guest_that_boots_is_waited_for_no_longer_if_its_group_is_removed(pet: Any) -> None:
+    former, alarm = pet.server("db_a"), pet.fails("crash", "db_a")
+    pet.cloud.api_fault("start", "hang")
+    execution = pet.start("on_alarm", **alarm)
+    until(lambda: pet.cloud.guests()[former]["condition"] == "booting")
+
+    patiently(pet, "remove", group=pet.name).assert_succeeded()
+
+    assert (pet.server("db_a"), pet.status()["status"]) == (former, "COMPLETE")
+    assert pet.cloud.violations() == []
+    pet.workflows.wait(execution, timeout=90)
+
+
+@pytest.mark.parametrize("ends", ["off", "in error", "deleted"])
+def test_a_guest_that_ends_while_it_boots_is_waited_for_no_longer(pet: Any, ends: str) -> None:
+    former, alarm, person = pet.server("db_a"), pet.fails("crash", "db_a"), Operator(pet.cloud)
+    pet.cloud.api_fault("start", "hang")
+    execution = pet.start("on_alarm", **alarm)
+    until(lambda: pet.cloud.guests()[former]["condition"] == "booting")
+
+    if ends == "off":
+        person.stop_server(former)
+    elif ends == "in error":
+        person.reset_server(former, "error")
+    else:
+        person.delete_server(former)
+
+    pet.workflows.wait(execution, timeout=90).assert_succeeded()
+    assert pet.server("db_a") != former
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
 
 
 def test_a_group_that_only_starts_again_says_what_a_person_can_do(
@@ -274,6 +323,100 @@ def test_a_standby_that_is_well_again_serves_while_the_lost_one_is_still_brought
     until(lambda: group.status()["status"] == "COMPLETE")
     assert (group.runs_on(), group.status()["lost"]) == (["db_b"], [])
     assert group.cloud.violations() == []
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent counts as silent at once, and a stop as failed."""
+    monkeypatch.setattr(start, "SILENT", 1.0)
+    monkeypatch.setattr(start, "STOP_LIMIT", 2.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_standby_whose_guest_is_dead_is_started_again(protect: Callable[..., Any]) -> None:
+    """Its fence finds nothing to stop there, so Nova has it ACTIVE all the time."""
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    former = group.server("db_b")
+
+    patiently(group, "on_alarm", **group.fails("crash", "db_b")).assert_succeeded()
+
+    status = group.status()
+    assert (status["lost"], [each["found"] for each in status["restarts"]]) == ([], ["start"])
+    assert group.server("db_b") == former
+    assert group.cloud.guests()[former]["answers"]
+    assert group.runs_on() == group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+def test_a_standby_without_an_agent_is_started_again_if_it_is_declared_lost(
+    protect: Callable[..., Any],
+) -> None:
+    """Nothing else would say whether its guest lives: Nova has it ACTIVE."""
+    members = {"servers": ["db_a", "db_b"], "replace": "lost"}
+    group = protect({"data": RESOURCES["data"]}, members=members)
+    group.activate()
+    former = group.server("db_b")
+
+    patiently(group, "on_alarm", **group.fails("crash", "db_b")).assert_succeeded()
+
+    assert (group.server("db_b"), group.status()["lost"]) == (former, [])
+    until(lambda: group.cloud.guests()[former]["answers"])
+    assert group.holders() == ["db_a"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_standby_on_a_dead_host_is_replaced_although_its_fence_was_no_proof_of_that(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    former = group.server("db_b")
+
+    patiently(group, "on_alarm", **group.fails("power_off", "db_b")).assert_succeeded()
+
+    status = group.status()
+    assert (status["lost"], [each["found"] for each in status["restarts"]]) == ([], ["replace"])
+    assert group.server("db_b") != former
+    assert group.runs_on() == group.holders() == ["db_a"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_standby_that_is_well_is_not_stopped_by_a_false_alarm(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    since = max(each["seq"] for each in group.cloud.audit())
+    alarm = group.cloud.alarm_body(group.server("db_b"))
+
+    patiently(group, "on_alarm", **alarm).assert_succeeded()
+
+    assert group.status()["lost"] == []
+    assert not [each for each in group.cloud.audit(since) if each["kind"] == "server_stopped"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_guest_that_was_started_since_its_fence_is_not_stopped_while_it_boots(
+    protect: Callable[..., Any],
+) -> None:
+    """By a person, or by an attempt whose end was not recorded."""
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    former, person = group.server("db_b"), Operator(group.cloud)
+    alarm = group.fails("crash", "db_b")
+    person.stop_server(former)
+    group.cloud.api_fault("start", "hang")
+    person.act(former, "os-start")
+    since = max(each["seq"] for each in group.cloud.audit())
+
+    execution = group.start("on_alarm", **alarm)
+    until(lambda: "Bring back db_b: started" in group.told())
+    group.cloud.fault("server", former, "revive")
+
+    group.workflows.wait(execution, timeout=90).assert_succeeded()
+    assert not [each for each in group.cloud.audit(since) if each["kind"] == "server_stopped"]
+    assert group.status()["lost"] == []
 
 
 def test_a_group_that_waits_for_a_standby_replaces_nothing(protect: Callable[..., Any]) -> None:

@@ -14,7 +14,8 @@ from mistral_failover.runtime.request import Request
 class Define(FailoverAction):
     """Define a group, or change its definition; nothing else happens until it gets a goal.
 
-    ``definition`` is a group file (text or parsed), ``types`` a list of type files.
+    ``definition`` is a group file (text or parsed), ``types`` a list of type files. With
+    ``stack_exists`` a file is refused whose stack does not exist, or not yet.
     """
 
     def answer(
@@ -24,8 +25,11 @@ class Define(FailoverAction):
         name: OptionalText = None,
         types: Any = None,
         dry_run: Flag = False,
+        stack_exists: Flag = False,
     ) -> Any:
-        return define_group.define(request, definition, name, types, dry_run=dry_run)
+        return define_group.define(
+            request, definition, name, types, dry_run=dry_run, stack_exists=stack_exists
+        )
 
 
 class Undefine(FailoverAction):

@@ -66,7 +66,7 @@ class _DefinitionCommand(_Bringing):
         try:
             facts = self.carried_out(parsed_args)
         except files.DocumentRefused as refusal:
-            refused = self._with_the_clouds(refusal)
+            refused = self._with_the_clouds(refusal, stack_exists=not parsed_args.no_activate)
             if for_people(parsed_args):
                 raise refused from None
             self.exit_code = base.FAILED
@@ -79,7 +79,9 @@ class _DefinitionCommand(_Bringing):
         """Carry the command out; return the facts to show. Raises DocumentRefused."""
         raise NotImplementedError
 
-    def _with_the_clouds(self, refused: files.DocumentRefused) -> files.DocumentRefused:
+    def _with_the_clouds(
+        self, refused: files.DocumentRefused, *, stack_exists: bool
+    ) -> files.DocumentRefused:
         """Return a refusal of a file that was not sent, with what the cloud says of the rest of it,
         if Mistral answers: all that is wrong is said at once."""
         given = refused.given
@@ -92,6 +94,7 @@ class _DefinitionCommand(_Bringing):
                 name=given.name or None,
                 types=given.types,
                 dry_run=True,
+                stack_exists=stack_exists,
             )
         except CommandFailed as failed:
             known = {each.field for each in refused.found}
@@ -114,9 +117,11 @@ class _DefinitionCommand(_Bringing):
         """Return whether the project has a group of this name."""
         return name in self.run_action("failover.status")["groups"]
 
-    def defined(self, given: files.Definition, *, dry_run: bool = False) -> DefinedGroup:
+    def defined(
+        self, given: files.Definition, *, dry_run: bool = False, stack_exists: bool = False
+    ) -> DefinedGroup:
         """Return the answer of failover.define; report on standard error what does not refuse it,
-        once for each command. Raises DocumentRefused."""
+        once for each command. ``stack_exists``: it has to. Raises DocumentRefused."""
         # Before the agents are asked what they offer.
         with emulator.lesson(self.app, given.name, given.document) as lesson:
             try:
@@ -126,6 +131,7 @@ class _DefinitionCommand(_Bringing):
                     name=given.name,
                     types=given.types,
                     dry_run=dry_run,
+                    stack_exists=stack_exists,
                 )
             except CommandFailed as refused:
                 if not refused.problems:
@@ -148,10 +154,17 @@ class _DefinitionCommand(_Bringing):
             for each in given.placed(problems):
                 self.app.stderr.write(f"{meaning}: {clean(str(each))}\n")
         for workflow in found["missing"]:
-            self.app.stderr.write(
-                f"Mistral has no workflow {workflow}, which the group file names; next: "
-                "failover workflows install FILE\n"
-            )
+            (problem,) = given.placed([_no_workflow(given, workflow)])
+            self.app.stderr.write(f"{clean(str(problem))}\n")
+
+
+def _no_workflow(given: files.Definition, workflow: str) -> dict[str, str]:
+    return {
+        "field": given.naming(workflow),
+        "code": "NO_WORKFLOW",
+        "message": f"Mistral has no workflow {workflow}, which the group file names",
+        "remedy": "Next: failover workflows install FILE",
+    }
 
 
 class Create(_DefinitionCommand):
@@ -170,14 +183,15 @@ class Create(_DefinitionCommand):
                 f"The group {given.name} exists already. Change it with 'failover group update', "
                 "or choose another --name. [GROUP_EXISTS]"
             )
-        answer = self.defined(given, dry_run=parsed_args.dry_run)
+        brings_up = not parsed_args.no_activate
+        answer = self.defined(given, dry_run=parsed_args.dry_run, stack_exists=brings_up)
         facts: dict[str, Any] = {
             key: answer[key] for key in ("group", "id", "stack", "roles", "resources")
         }
         if parsed_args.dry_run:
             self.app.stderr.write("Nothing was stored: this is a dry run.\n")
             facts |= _steps(answer, people=for_people(parsed_args))
-        elif not parsed_args.no_activate:
+        elif brings_up:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
         if not parsed_args.dry_run:
@@ -261,7 +275,8 @@ class Update(_DefinitionCommand):
                 f"There is no group {given.name}. Create it with 'failover group create', or give "
                 "its --name. [UNKNOWN_GROUP]"
             )
-        answer = self.defined(given, dry_run=True)
+        needed = not parsed_args.no_activate
+        answer = self.defined(given, dry_run=True, stack_exists=needed)
         people = for_people(parsed_args)
         changes = answer["lines"]
         facts: dict[str, Any] = {
@@ -365,7 +380,7 @@ class Validate(base.FittedOutput, Lister):
 
 
 class List(ActionCommand, Lister):
-    """List the project's groups: the active members, the lost ones, and since when.
+    """List the project's groups: whether they serve, and on which members.
 
     For one of them: failover status GROUP
     """
@@ -388,13 +403,14 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
     """Columns and rows of the answer of failover.status without a group."""
     rows = answer["overview"]
     if not people:
-        keys = ["name", "stack", "status", "reason", "cause", "since", "roles", "lost"]
+        keys = ["name", "stack", "service", "status", "reason", "cause", "since", "roles", "lost"]
         keys += ["pause", "maintenance", "held"]
         return keys, [[row[key] for key in keys] for row in rows]
-    columns = ["group", "status", "roles", "lost", "since", "alarms"]
+    columns = ["group", "service", "status", "roles", "lost", "since", "alarms"]
     return columns, [
         [
             row["name"],
+            row["service"].replace("_", " "),
             row["status"],
             role_holders(row) or "-",
             ", ".join(row["lost"]) or "-",
@@ -416,8 +432,8 @@ class Show(GroupCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format: as text for people and as values alone, as a whole for machines."""
         found = self.run_action("failover.status", group=parsed_args.group, definition=True)
-        keys = ["group", "stack", "status", "reason", "roles", "lost", "members", "goal"]
-        facts = {key: found[key] for key in keys}
+        keys = ["group", "stack", "service", "status", "reason", "roles", "lost", "members", "goal"]
+        facts = {key: found[key] for key in keys} | {"service": found["service"]["status"]}
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):

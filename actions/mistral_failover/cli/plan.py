@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,13 @@ from mistral_failover.model.verbs import (
 )
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
+    from mistral_failover.orders.plan.documents import (
+        PlanDocument,
+        PlannedDeletion,
+        PlannedReturn,
+        PlanStep,
+        Risk,
+    )
 
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
@@ -78,7 +84,8 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
         "steps": "\n".join(step_lines(plan["steps"])) or "none: everything is as the goal wants it",
         "in all": lasted(plan["seconds"]) or _unknown(plan["steps"]),
         "fences": "\n".join(fence["sentence"] for fence in plan["fences"]) or "no member is fenced",
-        **_ways_back(plan),
+        **_sentences("brought back", plan["ways_back"]),
+        **_sentences("deleted", plan["deletes"]),
         "risks": "\n".join(_risk(risk) for risk in plan["risks"]) or "none found",
         "holds until": f"{when(plan['expires_at'])} UTC, if nothing changes before",
         "start it": f"failover start --plan {plan['plan']}",
@@ -88,10 +95,11 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
     return shown
 
 
-def _ways_back(plan: PlanDocument) -> dict[str, str]:
-    """Return how members come back, if any does."""
-    sentences = [row["sentence"] for row in plan["ways_back"]]
-    return {"brought back": "\n".join(sentences)} if sentences else {}
+def _sentences(
+    title: str, rows: Sequence[PlannedReturn] | Sequence[PlannedDeletion]
+) -> dict[str, str]:
+    """Return what a plan says of something that most plans do not have."""
+    return {title: "\n".join(row["sentence"] for row in rows)} if rows else {}
 
 
 def steps_of(plan: PlanDocument) -> str:

@@ -15,6 +15,7 @@ from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.arguments import BECAUSE, GROUP, YES, argument
 from mistral_failover.cli.base import lasted
 from mistral_failover.cli.plan import add_facts, given_facts
+from mistral_failover.cli.status_screen import help_lines
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.model.text import clean
@@ -128,6 +129,12 @@ class Start(order.Order):
                 f"{group} is out of service, or on its way there. To bring it up: failover group "
                 f"activate {name}. To continue and delete it: failover group delete {name} "
                 "[BAD_INPUT]"
+            )
+        service = status["service"]
+        if service["stack_gone"] or service["another_stack"]:
+            raise connection.CommandFailed(
+                f"{'; '.join(service['reasons'])}. {'; '.join(help_lines(status))} "
+                f"[{'NOT_FOUND' if service['stack_gone'] else 'STACK_REPLACED'}]"
             )
         if status["status"] == TraversalStatus.COMPLETE:
             raise connection.CommandFailed(

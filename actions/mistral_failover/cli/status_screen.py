@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
-from mistral_failover.model.observation import Service
+from mistral_failover.model.observation import Presence, Service
 from mistral_failover.model.remedies import Advice
 from mistral_failover.model.text import counted
 from mistral_failover.reports.advice import advice, in_service
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a command starts without the code of the actions
         GroupReport,
         ReadyStep,
         RehearsedMember,
+        ResourceOfGroup,
         StatusReport,
     )
 
@@ -104,8 +105,7 @@ def _sweep(status: StatusReport) -> str:
 
 
 def headline(status: StatusReport) -> str:
-    """Return in one line whether the group serves, where, and since when. Until the goal is
-    reached, its roles say only where it will serve."""
+    """Return in one line whether the group serves, where, and since when."""
     found, group, now = status["service"], status["group"], status["now"]
     begun = found["since"]
     since = f" since {moment(begun, now)} ({lasted(now - begun)})" if begun is not None else ""
@@ -134,9 +134,9 @@ def meaning(status: StatusReport) -> str:
 
 
 def _served_on(status: StatusReport) -> str:
-    """Return on which members the group serves; empty until its goal is reached."""
-    holders = ", ".join(sorted(set(status["roles"].values())))
-    return f" on {holders}" if holders and status["status"] == TraversalStatus.COMPLETE else ""
+    """Return on which members the group serves; empty if it does not."""
+    holders = ", ".join(sorted(set(status["serves_on"].values())))
+    return f" on {holders}" if holders else ""
 
 
 def awaited(status: StatusReport) -> Iterable[str]:
@@ -174,9 +174,18 @@ def _awaited(status: GroupReport) -> Iterable[str]:
     if status["status"] in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
         yield from _under_way(status)
     yield from _waiting(status)
-    yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
+    yield from _locked(status)
     for row in status["ready"]:
         yield f"{its_turn(row)}, for {ready_step(row)}"
+
+
+def _locked(status: GroupReport) -> Iterable[str]:
+    """Return what is waited for because it is locked, as by an operation of an earlier goal; such
+    an operation is in the list already."""
+    busy = {row["resource"] for row in status["under_way"]}
+    for name in dict.fromkeys(row["resource"] for row in status["deferred"]):
+        if name not in busy:
+            yield f"the worker that has locked {name}"
 
 
 def ready_step(row: ReadyStep) -> str:
@@ -378,9 +387,8 @@ def help_lines(status: StatusReport) -> list[str]:
 
 
 def role_holders(status: GroupReport) -> str:
-    """Return the holder of each role; until the goal is reached, the future holder."""
-    stands = _on(status)
-    held = [f"{role} {stands} {member}" for role, member in status["roles"].items()]
+    """Return the holder of each role, and the future one until the goal is reached."""
+    held = [f"{role} {_whereabouts(status, role)}" for role in status["roles"]]
     return ", ".join([*held, *(f"{role} on no member" for role in status["vacant"])])
 
 
@@ -392,8 +400,12 @@ def _without_remedy(status: StatusReport) -> str:
     return f"{failure['what']}: {failure['message'].rstrip('.')}. [{failure['code']}]"
 
 
-def _on(status: GroupReport) -> str:
-    return "on" if status["status"] == TraversalStatus.COMPLETE else "will be on"
+def _whereabouts(status: GroupReport, role: str, name: Callable[[str], str] = str) -> str:
+    """Return where a role is, and where it will be. ``name``: names a member."""
+    wanted, now = status["roles"][role], status["serves_on"].get(role)
+    if now == wanted or status["status"] == TraversalStatus.COMPLETE:
+        return f"on {name(wanted)}"
+    return f"on {name(now)}, will be on {name(wanted)}" if now else f"will be on {name(wanted)}"
 
 
 def _status_words(status: StatusReport) -> str:
@@ -414,12 +426,12 @@ def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _holders(status: StatusReport) -> str:
-    """Until the goal is reached, show where a role should be, not where it is."""
     servers = {member["name"]: member["server"] for member in status["members"]}
-    return "\n".join(
-        f"{role} {_on(status)} {member} (server {servers.get(member) or 'not known'})"
-        for role, member in status["roles"].items()
-    )
+
+    def name(member: str) -> str:
+        return f"{member} (server {servers.get(member) or 'not known'})"
+
+    return "\n".join(f"{role} {_whereabouts(status, role, name)}" for role in status["roles"])
 
 
 def _restarts(status: StatusReport) -> Iterable[str]:
@@ -432,7 +444,17 @@ def _volumes(status: StatusReport) -> Iterable[str]:
         if row["type"] == _ATTACHMENT:
             device = row["attributes"].get("device")
             at = f" as {device}" if device else ""
-            yield f"{row['name']} on {row['member']}{at} ({_word(row['status'])})"
+            yield f"{row['name']} on {row['member']}{at} ({_found(row)})"
+
+
+def _found(row: ResourceOfGroup) -> str:
+    """Return the state of a resource in words: as the last look found it, if it should be there."""
+    recorded = _word(row["status"])
+    if recorded != "there" or row["presence"] in (None, Presence.PRESENT):
+        return recorded
+    if row["presence"] == Presence.UNKNOWN:
+        return f"not known: {row['why']}" if row["why"] else "not known"
+    return f"not there: {row['why']}" if row["why"] else "not there"
 
 
 def _word(state: str) -> str:

@@ -75,6 +75,7 @@ _AGAIN = 10.0  # seconds after which a stalled deletion is requested again
 _BESIDE = frozenset(
     {"attach_volume", "detach_volume", "attach_interface", "detach_interface", "lock", "unlock"}
 )
+_NO_START = _BESIDE | {"create", "stop", "pause", "suspend", "shelve"}
 _STOP = "compute_stop_instance"
 _ACTIONS = "os-instance-actions"
 _LATEST = 8  # detaches of a server that are looked at, the newest first
@@ -380,6 +381,19 @@ def start(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "start", server_id, f"server {server_id} to be ACTIVE", limit)
+
+
+def may_have_started_since(cloud: Cloud, server_id: str, since: float) -> bool:
+    """Return whether Nova may have been asked to start a server, or to make it run otherwise, after
+    ``since``, in seconds since 1970; True also if Nova hides what it was asked for.
+
+    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    """
+    actions = _actions(cloud, server_id)
+    if actions is None:
+        return True
+    begun = (_began(each) for each in actions if each["action"] not in _NO_START)
+    return any(at >= since - _SKEW for at in begun)
 
 
 def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) -> Evidence:

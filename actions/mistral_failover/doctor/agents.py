@@ -14,8 +14,10 @@ from mistral_failover.doctor.checks import Examination, ExaminedGroup, Finding, 
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands
 from mistral_failover.loopback import is_loopback
 from mistral_failover.model.heartbeats import EVERY, FIRST, SILENT
+from mistral_failover.model.observation import Condition
 from mistral_failover.runtime.deadlines import within
-from mistral_failover.store import groups
+from mistral_failover.store import groups, observations
+from mistral_failover.store.transaction import ProjectTransaction
 
 LATE = 1.5 * EVERY
 """Seconds after which a heartbeat is late: the agent is silent, or the clocks differ."""
@@ -64,6 +66,7 @@ def agents(subject: ExaminedGroup) -> Iterable[Finding]:
         )
         return
     known = examination.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    off = examination.reading(lambda tx: _servers_off(tx, snapshot.state.id))
     asked = {
         m.name: Address(snapshot.state.id, snapshot.group.name, m.name, m.server_id)
         for m in known.values()
@@ -84,6 +87,10 @@ def agents(subject: ExaminedGroup) -> Iterable[Finding]:
     shifted = within(min(FIRST + 2, examination.left), lambda: _shifted(line, asked, beats)) or {}
     for member in known.values():
         beat = beats.get(member.name)
+        silent = (beat is None or beat.ago > LATE) and member.name not in shifted
+        if silent and member.name in off and member.name not in snapshot.lost:
+            yield ok(f"the agent on {member.name} is silent: {off[member.name]}")
+            continue
         yield from _member(member, beat, shifted.get(member.name), snapshot.lost)
         held = [role for role, holder in snapshot.roles.items() if holder == member.name]
         if lacks := lacking(beat, commands_of(snapshot.group, held or None)):
@@ -92,6 +99,17 @@ def agents(subject: ExaminedGroup) -> Iterable[Finding]:
                 f"Add it to {member.name}'s allow-list (docs/agent.md), or correct the name in the "
                 f"group file and run: failover group update FILE --name {quote(subject.name)}",
             )
+
+
+def _servers_off(tx: ProjectTransaction, group_id: str) -> dict[str, str]:
+    """Return by member why its server cannot run an agent, as the last look found it. The check of
+    the members says what helps."""
+    look = observations.of_group(tx, group_id)
+    return {
+        each.name: each.observed.why
+        for each in (look.seen.members if look else ())
+        if each.condition in (Condition.STOPPED, Condition.DELETED)
+    }
 
 
 def _member(

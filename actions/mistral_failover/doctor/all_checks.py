@@ -21,7 +21,15 @@ from mistral_failover.doctor import (
     volumes,
 )
 from mistral_failover.doctor import group as group_checks
-from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, Level, examine
+from mistral_failover.doctor.checks import (
+    Check,
+    Examination,
+    Finding,
+    GroupCheck,
+    Level,
+    examine,
+    in_stack,
+)
 from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.model.text import counted
 from mistral_failover.runtime.errors import ErrorFacts
@@ -83,21 +91,21 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("definition", group_checks.definition),
     ("service", group_checks.service),
     ("stack", group_checks.stack),
-    ("members", group_checks.members),
-    ("volumes", volumes.volumes),
-    ("addresses", resources.addresses),
-    ("resources", resources.others),
+    ("members", in_stack(group_checks.members)),
+    ("volumes", in_stack(volumes.volumes)),
+    ("addresses", in_stack(resources.addresses)),
+    ("resources", in_stack(resources.others)),
     ("chain", group_checks.chain),
     ("fence", group_checks.fence),
     ("offered", group_checks.offered),
     ("restart", group_checks.restart),
-    ("agents", agents.agents),
+    ("agents", in_stack(agents.agents)),
     ("alarms", group_checks.alarms),
     ("alarms", alarms.declared),
     ("noticed", protection.noticed),
-    ("spread", protection.spread),
-    ("quota", protection.quota),
-    ("boot", protection.boot),
+    ("spread", in_stack(protection.spread)),
+    ("quota", in_stack(protection.quota)),
+    ("boot", in_stack(protection.boot)),
 )
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
+from shlex import quote
 from typing import Literal, TypeVar
 
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model import remedies
-from mistral_failover.model.remedies import Need
+from mistral_failover.model.remedies import STACK_GONE, Need
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -85,6 +89,14 @@ class Examination:
 
 
 @dataclass(frozen=True)
+class EndedStack:
+    """A group has no stack any more, or not yet: a ``sentence``, and what helps."""
+
+    sentence: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class ExaminedGroup:
     """A group that is checked."""
 
@@ -100,6 +112,31 @@ class ExaminedGroup:
         """Return the commands of remedies, in the order in which they are typed."""
         return remedies.sentence(needed, self.name)
 
+    @cached_property
+    def ended_stack(self) -> EndedStack | None:
+        """What became of its stack, if that does not exist, or was deleted and made again. Raises
+        CloudError."""
+        name, state = self.snapshot.group.stack, self.snapshot.state
+        if name is None or self.out_of_service:
+            return None
+        try:
+            found = str(stack_shown(self.examination.cloud, name).id)
+        except CloudError as problem:
+            if problem.code != "NOT_FOUND":
+                raise
+            gone = f"stack {name} does not exist"
+            if state.current_traversal is not None:
+                return EndedStack(gone, self.advised(*STACK_GONE))
+            return EndedStack(
+                gone,
+                f"Make it, then: {self.advised(remedies.need('ACTIVATE'))}. Or correct its name in "
+                f"the group file, then: failover group update FILE --name {quote(self.name)}",
+            )
+        if state.stack_name != name or state.stack_id in (None, found):
+            return None
+        again = another_stack(name, str(state.stack_id), found)
+        return EndedStack(again, self.advised(remedies.need("ADOPT_STACK")))
+
     @property
     def out_of_service(self) -> bool:
         """Return whether it was taken out of service: then its stack may be gone, and nothing is
@@ -111,6 +148,17 @@ Check = Callable[[Examination], Iterable[Finding]]
 """A check that concerns the whole project."""
 GroupCheck = Callable[[ExaminedGroup], Iterable[Finding]]
 """A check of one group."""
+
+
+def in_stack(check: GroupCheck) -> GroupCheck:
+    """Return a check of what a group has in its stack, which is left out if there is none any
+    more: what it would advise leads nowhere, and the check of the stack says what does."""
+
+    @wraps(check)
+    def checked(subject: ExaminedGroup) -> Iterable[Finding]:
+        return () if subject.ended_stack else check(subject)
+
+    return checked
 
 
 def examine(

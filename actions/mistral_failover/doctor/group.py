@@ -15,12 +15,11 @@ from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import agent_epochs, candidates, refresh_members
-from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
-from mistral_failover.model.remedies import STACK_GONE, another_server, command, instead, need
+from mistral_failover.model.remedies import another_server, command, instead, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
@@ -107,17 +106,21 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
     sweep = command("CONTINUE", subject.name)
+    # What a traversal has not made is known to its status, with what that waits for.
+    under_way = "" if subject.snapshot.reached else _as_status(subject)
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
         plan = f"failover plan {quote(subject.name)}"
         for flaw in seen.flaws:
-            yield error(f"it is DOWN: {flaw.words}", subject.advised(*flaw.needs) or plan)
+            helps = subject.advised(*flaw.needs) or under_way or plan
+            yield error(f"it is DOWN: {flaw.words}", helps)
     elif seen.service is Service.DEGRADED:
         for flaw in seen.flaws:
             yield warn(
                 f"it is DEGRADED: {flaw.words}",
                 subject.advised(*flaw.needs)
+                or under_way
                 or f"{sweep} looks again, and repairs what heal in the group file allows",
             )
     else:
@@ -137,23 +140,10 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     if name is None:
         yield from _named(subject)
         return
-    try:
-        found = stack_shown(subject.examination.cloud, name)
-    except CloudError as problem:
-        if problem.code != "NOT_FOUND":
-            raise
-        yield error(
-            f"stack {name} does not exist",
-            subject.advised(*STACK_GONE),
-        )
+    if (ended := subject.ended_stack) is not None:
+        yield error(ended.sentence, ended.remedy)
         return
-    state = subject.snapshot.state
-    if state.stack_name == name and state.stack_id not in (None, str(found.id)):
-        yield error(
-            another_stack(name, str(state.stack_id), str(found.id)),
-            subject.advised(need("ADOPT_STACK")),
-        )
-        return
+    found = stack_shown(subject.examination.cloud, name)
     status = str(found.stack_status)
     if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
         yield ok(f"stack {name} is {status}")

@@ -51,6 +51,12 @@ class JudgedService:
     traversal: str | None
     look: Look | None
 
+    @property
+    def serves_on(self) -> dict[str, str]:
+        """The member on which each role serves now; empty unless it is known that they do."""
+        serves = self.state.service in (Service.SERVING, Service.DEGRADED)
+        return dict(self.engine.roles) if serves else {}
+
 
 def judged_services(
     runtime: Runtime, tx: SqlTransaction, ids: Sequence[str] | None
@@ -58,14 +64,18 @@ def judged_services(
     """Return by group id whether each group serves: of these, or of all that the transaction sees.
 
     The number of statements does not grow with the number of groups. What a group is made of is
-    read only if no look has seen it since the engine worked on it; and for a single one, whose
-    ``since`` and reasons are complete.
+    read only if no look has seen it since the engine worked on it, or that did not reach its goal;
+    and for a single one, whose ``since`` and reasons are complete.
     """
     now, interval = tx.now(), runtime.settings.observe_interval
     rows = stored.rows(tx, ids)
     alarms = stored.waiting_alarms(tx, ids)
     single = ids is not None and len(ids) == 1
-    read = [row.state.id for row in rows if row.goal and (single or not _was_seen(row))]
+    read = [
+        row.state.id
+        for row in rows
+        if row.goal and (single or row.status in _STOPPED or not _was_seen(row))
+    ]
     records, made = stored.records(tx, read), stored.made_at(tx, read)
     members, lost_until = stored.member_names(tx, read), stored.lost_until(tx, read)
     found = {}

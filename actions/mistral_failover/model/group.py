@@ -17,7 +17,7 @@ A group file looks like a Heat template::
         properties: {volume: data_volume, server: {get_param: active}}
         depends_on: []                # a name, or a list of names
     fence: [{kind: quiesce, limit: 10}, stop, confirm]
-    limits: {cooldown: 60, per_hour: 3, patience: 3600}
+    limits: {cooldown: 60, per_hour: 3, patience: 3600, boot: 300}
     on_failure: stop                  # stop (default) or rollback
     heal: repair                      # report, repair (default) or failover
     workflow: house.failover          # your own chain; default failover.converge
@@ -38,7 +38,8 @@ or tag (``model.named``), and the group::
 A rung of the fence is the name of a kind (``model.rungs``), or a mapping of ``kind``, ``limit`` in
 seconds and the fields of the kind; ``{workflow: name}`` needs no ``kind``. Roles may also be a
 mapping of each name to ``prefer``, a list of members, and ``weight`` (see ``model.roles``).
-``cooldown`` and ``patience`` are in seconds. Every check that needs no cloud is made here.
+``cooldown``, ``patience`` and ``boot`` are in seconds. Every check that needs no cloud is made
+here.
 """
 
 import graphlib
@@ -49,7 +50,7 @@ from typing import Any, Literal
 
 from mistral_failover.model import rehearsals
 from mistral_failover.model.documents import read_document
-from mistral_failover.model.errors import InvalidDocument, UnknownResource
+from mistral_failover.model.errors import InvalidDocument, UnknownMember, UnknownResource
 from mistral_failover.model.named import WAYS, Identity, Named, Thing, read_named
 from mistral_failover.model.references import Reference, find_references, holds_reference
 from mistral_failover.model.rehearsals import RehearsalSpec, read_rehearsal
@@ -135,6 +136,8 @@ class Limits:
     """Alarms that are admitted, and attempts to bring a member back, at most."""
     patience: float = 3600.0
     """Seconds for which an operation is retried while a service does not answer; 0: no retry."""
+    boot: float = 300.0
+    """Seconds in which a server that is started again has to be ACTIVE and its agent heard."""
 
 
 @dataclass(frozen=True)
@@ -321,11 +324,8 @@ def _members(
     servers = distinct(list(given.get("servers", [])), "members.servers")
     choose = given.get("choose", "oldest")
     if servers and choose not in ("oldest", "newest", *servers):
-        raise InvalidDocument(
-            "members.choose",
-            f'"{choose}" is not a member',
-            did_you_mean(choose, ["oldest", "newest", *servers]),
-        )
+        remedy = did_you_mean(choose, ["oldest", "newest", *servers])
+        raise UnknownMember("members.choose", choose, remedy)
     replaced = given.get("replace", "never")
     return MembersSpec(
         servers,
@@ -424,6 +424,7 @@ def _limits(given: Mapping[str, Any]) -> Limits:
         float(given.get("cooldown", Limits.cooldown)),
         int(given.get("per_hour", Limits.per_hour)),
         float(given.get("patience", Limits.patience)),
+        float(given.get("boot", Limits.boot)),
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mistral_failover.model.documents import load_yaml_1_1, read_document
-from mistral_failover.model.errors import InvalidDocument, UnknownResource
+from mistral_failover.model.errors import InvalidDocument, UnknownMember, UnknownResource
 from mistral_failover.model.goal import STACK_TEMPLATE
 from mistral_failover.model.group import Group, parse_group
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, installed_types
 from mistral_failover.model.validation import did_you_mean, every_error, nearest
 
 _MOST = 200
@@ -53,10 +53,10 @@ def problems_and_rest(
     except InvalidDocument as error:
         return [error], None, frozenset({""})
     found = list(every_error("group", document))
-    left = _Left(copy.deepcopy(dict(document)))
+    loaded, group = list(types), None
+    left = _Left(copy.deepcopy(dict(document)), {**installed_types(), **_by_name(loaded)})
     for slip in found:
         left.drop(slip.path)
-    loaded, group = list(types), None
     for _ in range(_MOST):
         if left.document is None:
             break
@@ -69,7 +69,8 @@ def problems_and_rest(
                 found.append(error)
             left.drop(error.path)
     if group is not None:
-        found += template_problems(group)
+        judged = (each for each in template_problems(group) if not left.dropped_at(each.path))
+        found += judged
     unique = sorted({each.path: each for each in found}.values(), key=lambda each: each.path)
     return unique, group, frozenset(left.dropped)
 
@@ -81,11 +82,17 @@ def below(path: str, part: str) -> bool:
 
 class _Left:
     """What is left of a ``document`` without its refused parts; None if no check is possible
-    without them. ``dropped``: their paths."""
+    without them. ``types``: by name, those of its resources. ``dropped``: the paths of the parts.
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    In the place of a property that its type knows comes a reference, which is judged only once it
+    is resolved. So the properties beside it are still judged.
+    """
+
+    def __init__(self, document: dict[str, Any], types: Mapping[str, ResourceType]) -> None:
         self.document: dict[str, Any] | None = document
         self.dropped: set[str] = set()
+        self._types = types
+        self._members: set[str] = set()  # the names that were dropped
         self._gone: dict[str, set[int]] = {}  # by the path of a list, the items that were dropped
 
     def misses(self, error: InvalidDocument) -> bool:
@@ -93,9 +100,11 @@ class _Left:
         it, or what contained it is not complete any more."""
         if isinstance(error, UnknownResource) and f"resources.{error.resource}" in self.dropped:
             return True
-        names = any(each == "members" or below(each, "members.servers") for each in self.dropped)
+        if isinstance(error, UnknownMember) and error.member in self._members:
+            return True
+        names = not self.dropped.isdisjoint(("members", "members.servers"))
         if names and error.path.partition(".")[0] in ("roles", "members"):
-            return True  # it names a member
+            return True  # it may name a member
         return any(below(each, error.path) for each in self.dropped) or self._misspelt(error.path)
 
     def _misspelt(self, path: str) -> bool:
@@ -109,6 +118,10 @@ class _Left:
                 return any(isinstance(key, str) and nearest(key, [step]) for key in beside)
             inner = within
         return False
+
+    def dropped_at(self, path: str) -> bool:
+        """Return whether a path leads into a part that was dropped."""
+        return any(below(path, each) for each in self.dropped)
 
     def drop(self, path: str) -> None:
         """Remove the part with this path, or what contains it if that was done before."""
@@ -144,6 +157,9 @@ class _Left:
         for step in here[:-1]:
             inner = _inner(inner, step)
         last, top = here[-1], len(steps) == 1
+        if steps[:2] == ["members", "servers"]:
+            name = _inner(inner, last) if isinstance(last, int) else last
+            self._members |= {name} if isinstance(name, str) and len(steps) == 3 else set()
         if isinstance(inner, list) and isinstance(last, int) and last < len(inner):
             del inner[last]
             self._gone.setdefault(_written(steps[:-1]), set()).add(int(steps[-1]))
@@ -153,10 +169,23 @@ class _Left:
             inner[last] = copy.deepcopy(_STAND_INS[str(last)])
         elif top and last in ("resources", "roles", *_STAND_INS):
             self.document = None  # nothing can be checked without it
+        elif self._is_known_property(steps):
+            inner[last] = {"get_param": next(iter((self.document or {}).get("roles", ["active"])))}
         else:
             del inner[last]
         self.dropped.add(_written(steps))
         return True
+
+    def _is_known_property(self, steps: list[str | int]) -> bool:
+        """Return whether steps lead to a property that the type of its resource knows."""
+        if len(steps) != 4 or (steps[0], steps[2]) != ("resources", "properties"):
+            return False
+        kind = _inner(_inner(_inner(self.document, "resources"), steps[1]), "type")
+        return kind in self._types and steps[3] in self._types[kind].schema["properties"]
+
+
+def _by_name(types: Iterable[ResourceType]) -> dict[str, ResourceType]:
+    return {each.name: each for each in types}
 
 
 def _steps(path: str) -> list[str | int]:

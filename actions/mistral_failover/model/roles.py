@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.errors import InvalidDocument, UnknownMember
 from mistral_failover.model.validation import did_you_mean, distinct
 
 DEFAULT_PRIORITY = 50
@@ -74,4 +74,4 @@ def _check_willing(name: str, priority: Mapping[str, int], path: str) -> None:
 
 def _check_member(name: str, known: list[str], path: str) -> None:
     if known and name not in known:
-        raise InvalidDocument(path, f'"{name}" is not a member', did_you_mean(name, known))
+        raise UnknownMember(path, name, did_you_mean(name, known))

@@ -60,6 +60,8 @@ class RungKind:
     of_disks: ClassVar[bool] = False
     """Whether its proof is about disks alone, which the fence's record then names (``disks``): the
     guest may run on, and write to others."""
+    deletes_server: ClassVar[bool] = False
+    """Whether it deletes the member's servers."""
     asks_operator: ClassVar[bool] = False
     """Whether it asks for an operator's confirmation, which does not block the ladder."""
 

@@ -136,6 +136,7 @@ GROUP: Final[dict[str, Any]] = {
                 "cooldown": {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
                 "per_hour": {"type": "integer", "minimum": 1, "maximum": 3600},
                 "patience": {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
+                "boot": {"type": "number", "minimum": 1, "maximum": MAX_SECONDS},
             },
             "additionalProperties": False,
         },

@@ -38,6 +38,8 @@ _BOUNDS = {
     "minProperties": "at least {} keys are needed",
     "maxProperties": "at most {} keys are allowed",
 }
+_MISSING = ('"{}"', '"{}: ..."')
+"""How a key that is missing is named, and how it is added."""
 _PATTERNS = {
     schemas.RESOURCE_NAME: (
         "not a valid name",
@@ -144,10 +146,10 @@ def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
             _joined(path, [key]), f'unknown key "{key}"', did_you_mean(key, known)
         )
     if keyword == "required":
-        key = next(key for key in rule if key not in value)
-        return InvalidDocument(
-            path, f'the key "{key}" is missing', f'Add "{key}: ..." {_where(path)}.'
-        )
+        keys = [key for key in rule if key not in value]
+        named, added = (", ".join(form.format(key) for key in keys) for form in _MISSING)
+        said = f"the keys {named} are missing" if keys[1:] else f"the key {named} is missing"
+        return InvalidDocument(path, said, f"Add {added} {_where(path)}.")
     if keyword == "type":
         wanted = " or ".join(_WORDS[word] for word in ([rule] if isinstance(rule, str) else rule))
         return InvalidDocument(path, f"it is {_kind(value)}", f"Write {wanted}.")

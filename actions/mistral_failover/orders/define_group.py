@@ -28,7 +28,13 @@ from mistral_failover.orders.answers import GroupDefinition
 from mistral_failover.orders.named_things import FoundThings, find_named
 from mistral_failover.orders.plan import planner
 from mistral_failover.orders.plan.documents import PlanStep
-from mistral_failover.resources.resolution import Problem, Resolution, differs, resolve
+from mistral_failover.resources.resolution import (
+    NO_STACK,
+    Problem,
+    Resolution,
+    differs,
+    resolve,
+)
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
@@ -67,13 +73,20 @@ class DefinedGroup(TypedDict):
 
 
 def define(
-    request: Request, definition: Any, name: str | None, types: Any, *, dry_run: bool = False
+    request: Request,
+    definition: Any,
+    name: str | None,
+    types: Any,
+    *,
+    dry_run: bool = False,
+    stack_exists: bool = False,
 ) -> DefinedGroup:
     """Check a group file and its types, resolve it against the cloud, and store it, unless it is a
-    ``dry_run``. A file that is refused leaves what was defined before.
+    ``dry_run``. A file that is refused leaves what was defined before. ``stack_exists``: the group
+    is to be brought up at once, so its stack must exist.
 
-    Raises InvalidDocument, also if the file names servers that belong to another group of the
-    project; RefusedDocument with all that the cloud does not have or offer; ActionError
+    Raises InvalidDocument; RefusedDocument with all that the cloud does not have or offer, or if
+    the file names servers that belong to another group of the project; ActionError
     TOO_MANY_GROUPS; CloudError if only Heat can tell whether servers are shared and does not.
     """
     given = [] if types is None else types
@@ -86,8 +99,9 @@ def define(
             "Give only the type files that the group file names.",
         )
     loaded = [load_type(document) for document in given]
-    group, found = _found(request, _parsed(request, definition, name, loaded), loaded)
-    resolved = _resolved(request, group, found)
+    parsed = _parsed(request, definition, name, loaded, stack_exists=stack_exists)
+    group, found = _found(request, parsed, loaded)
+    resolved = _resolved(request, group, found, stack_exists=stack_exists)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     if found.identities:
         stored["identities"] = dict(found.identities)
@@ -114,7 +128,7 @@ def define(
             raise _AskHeat
         mine = stacks or ({group.stack} if group.stack else set())
         _refuse_shared(group, others, mine, known["document"] if known else None)
-        _refuse_shared_servers(tx, identity, resolved.servers)
+        _refuse_shared_servers(tx, identity, group, resolved.servers)
         return identity, known
 
     run = request.store.reading if dry_run else request.store.atomically
@@ -164,7 +178,12 @@ def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, Error
 
 
 def _parsed(
-    request: Request, definition: Any, name: str | None, types: list[ResourceType]
+    request: Request,
+    definition: Any,
+    name: str | None,
+    types: list[ResourceType],
+    *,
+    stack_exists: bool,
 ) -> Group:
     """Return a group. Raises RefusedDocument with everything that breaks the grammar, and all that
     the cloud says of the rest."""
@@ -176,7 +195,9 @@ def _parsed(
         if rest is not None and "stack" not in dropped:
             more = [
                 each
-                for each in _wrong(request, *_found(request, rest, types))[0]
+                for each in _wrong(
+                    request, *_found(request, rest, types), stack_exists=stack_exists
+                )[0]
                 # What is not there cannot be judged, nor what it was a part of.
                 if not any(below(each.path, gone) or below(gone, each.path) for gone in dropped)
             ]
@@ -205,19 +226,21 @@ def _known(request: Request, name: str) -> Mapping[str, Any] | None:
     return request.store.reading(read)
 
 
-def _resolved(request: Request, group: Group, found_by_name: FoundThings) -> Resolution:
+def _resolved(
+    request: Request, group: Group, found_by_name: FoundThings, *, stack_exists: bool
+) -> Resolution:
     """Return what the cloud says of a group file, if it can be accepted: what is wrong with it was
     in force before, and is not changed. So an operator can always correct another part.
     ``found_by_name``: what is behind its names; what is missing there is not said again. Raises
     RefusedDocument with everything else that is wrong."""
-    wrong, found = _wrong(request, group, found_by_name)
+    wrong, found = _wrong(request, group, found_by_name, stack_exists=stack_exists)
     if wrong:
         raise RefusedDocument(wrong)
     return found
 
 
 def _wrong(
-    request: Request, group: Group, found_by_name: FoundThings
+    request: Request, group: Group, found_by_name: FoundThings, *, stack_exists: bool
 ) -> tuple[list[Problem], Resolution]:
     """Return what refuses a group file by what the cloud says of it, and all that it says."""
     identity = group_id(request.project_id, group.name)
@@ -232,6 +255,8 @@ def _wrong(
     before = request.store.reading(read)
     found = found_by_name.of(resolve(request, group, identity, anew=before is None))
     refused = [each for each in found.wrong if differs(before, group, each.path)]
+    if stack_exists:
+        refused += [each for each in found.unchecked if (each.path, each.code) == NO_STACK]
     if missing := found_by_name.missing:
         return sorted({*missing, *refused}, key=lambda each: each.path), found
     return refused, found
@@ -290,7 +315,7 @@ def _refuse_shared(
     """Refuse members that another group of the project has: both would start and stop what runs on
     these servers, and fence them under each other. A group keeps those that it shares already,
     because it has to be operated. ``others``: the files of the other groups; ``stacks``: the ways
-    to write the group's stack; ``known``: its file until now. Raises InvalidDocument."""
+    to write the group's stack; ``known``: its file until now. Raises RefusedDocument."""
 
     def of_stack(document: Mapping[str, Any] | None) -> set[str]:
         return _members(document) if document and document.get("stack") in stacks else set()
@@ -298,31 +323,56 @@ def _refuse_shared(
     wanted = of_stack(group.definition) - of_stack(known)
     for name, documents in others.items():
         if shared := wanted & set().union(*map(of_stack, documents)):
-            raise InvalidDocument(
-                "members",
-                f"{', '.join(sorted(shared))} of stack {group.stack} belong to the group {name}",
-                f"Add the resources to {name}, with a role of their own if they move alone; or "
-                f"delete that group first: failover group delete {quote(name)}",
+            raise RefusedDocument(
+                [
+                    InvalidDocument(
+                        _place_of(group, member),
+                        f"{member} of stack {group.stack} belongs to the group {name}",
+                        _of_another(name),
+                    )
+                    for member in sorted(shared)
+                ]
             )
 
 
 def _refuse_shared_servers(
-    tx: ProjectTransaction, identity: str, servers: Mapping[str, str]
+    tx: ProjectTransaction, identity: str, group: Group, servers: Mapping[str, str]
 ) -> None:
     """Refuse servers that another group of the project has as members, as `_refuse_shared` does of
     one stack: whatever names them. ``servers``: by id, the member of this group, as far as the
-    cloud has said. Raises InvalidDocument."""
+    cloud has said. Raises RefusedDocument."""
     own = {each.server_id for each in groups.members_in(tx) if each.group_id == identity}
     theirs = groups.servers_of_others(tx, identity)
     shared = sorted(servers.keys() & theirs.keys() - own)
     if shared:
-        member, group = servers[shared[0]], theirs[shared[0]]
-        raise InvalidDocument(
-            "members",
-            f"server {shared[0]} of {member} belongs to the group {group}",
-            f"Add the resources to {group}, with a role of their own if they move alone; or "
-            f"delete that group first: failover group delete {quote(group)}",
+        raise RefusedDocument(
+            [
+                InvalidDocument(
+                    _place_of(group, servers[each]),
+                    f"server {each} of {servers[each]} belongs to the group {theirs[each]}",
+                    _of_another(theirs[each]),
+                )
+                for each in shared
+            ]
         )
+
+
+def _of_another(group: str) -> str:
+    """Return what helps if a member belongs to another group."""
+    return (
+        f"Add the resources to {group}, with a role of their own if they move alone; or delete "
+        f"that group first: failover group delete {quote(group)}"
+    )
+
+
+def _place_of(group: Group, member: str) -> str:
+    """Return the path at which a group file names a member."""
+    given = group.definition["members"]
+    servers = given.get("servers", ())
+    if member not in servers:
+        return "members.autoscaling_group" if "autoscaling_group" in given else "members"
+    inside = member if isinstance(servers, Mapping) else None
+    return f"members.servers{f'.{inside}' if inside else f'[{servers.index(member)}]'}"
 
 
 def _members(document: Mapping[str, Any]) -> set[str]:

@@ -54,6 +54,10 @@ Replaced = Mapping[str, Mapping[str, Any]]
 """Servers to replace in any case, by member, in the form of ``model.goal.render_goal``."""
 
 
+_UNSAID = "it counts as lost, because no lost member was named"
+"""Why the holder of a role cannot take it, in an order that names no lost member."""
+
+
 def next_goal(
     snapshot: GroupSnapshot,
     order: Order,
@@ -68,7 +72,14 @@ def next_goal(
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
     lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
-    roles = _assigned(snapshot, order, members, lost, replaced, ordered)
+    try:
+        roles = _assigned(snapshot, order, members, lost, replaced, ordered)
+    except NoEligibleMember as refused:
+        if order.lost is None:  # these are lost only for this order
+            refused.reasons |= dict.fromkeys(
+                (lost - snapshot.lost) & refused.reasons.keys(), _UNSAID
+            )
+        raise
     if not ordered:
         _refuse_gone_holders(snapshot, order, members, roles)
     going = {

@@ -7,6 +7,8 @@ no copy of the stack: the same resources converge to their earlier state.
 
 from __future__ import annotations
 
+from shlex import quote
+
 from mistral_failover.convergence.traversals import present_goal, rollback_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
@@ -85,7 +87,7 @@ def _goal(
     raise ActionError(
         "NOTHING_TO_RETURN_TO",
         f"{snapshot.group.name} has reached no goal other than its present one",
-        "To list its goals: failover goals.",
+        f"To list its goals: failover goals {quote(snapshot.group.name)}.",
     )
 
 

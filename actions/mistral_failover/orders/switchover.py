@@ -230,7 +230,7 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
             remedy = step["remedy"] + (back if traversal.status == TraversalStatus.FAILED else "")
     raise ActionError(
         "NOT_COMPLETE",
-        f"{name} is {traversal.status}, so there is no goal to return to: {why}",
+        f"{name} is {traversal.status}, so a planned move could not be taken back: {why}",
         remedy,
     )
 

@@ -100,7 +100,10 @@ _KEPT_AFTER = 5.0
 """Seconds of a round after which what was seen so far is kept."""
 HOUR = 3600.0
 REPAIR_AGAIN = 300.0
-"""Seconds after which a repair is asked for again that has changed nothing."""
+"""Seconds after which a repair is asked for again that has changed nothing; what ends again sooner
+moves, if the group file says ``heal: failover``."""
+REPAIR_WELL = 60.0
+"""The same after a repair that helped."""
 
 
 @dataclass(frozen=True)
@@ -613,8 +616,10 @@ def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedRes
 
 
 def _undone(record: Record) -> str:
+    """Return what was not done, and why in a sentence: what helps is said with the failed step."""
     words = f"its {record.action.lower()} is {record.status}"
-    return f"{words}: {record.reason}" if record.reason else words
+    why = record.reason.partition(". ")[0].rstrip(".")
+    return f"{words}: {why}" if why else words
 
 
 def _save(
@@ -706,24 +711,30 @@ def _heal(
         why = "what cannot be checked is not repaired"
     if again is not None:
         return again, "", replace(memory, repair_after=tx.now() + REPAIR_AGAIN)
+    if seen.service is Service.SERVING and policy != "failover":
+        soon = min(memory.repair_after, tx.now() + REPAIR_WELL)
+        return None, why, replace(memory, repair_after=soon)
     if seen.service is not Service.DOWN:
         return None, why, memory
     if policy == "failover":
-        return _loss(facts, seen), why, memory
+        return _loss(facts, seen, just_repaired=not may), why, memory
     if facts.reached:
         why = f"the group file says heal: {policy}, which starts no failover"
     return None, why, memory
 
 
-def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
+def _loss(facts: _ObservedGroup, seen: Observation, *, just_repaired: bool) -> Heal | None:
     """Return an alarm about an active member whose server is gone, or whose application ended and
-    could not be started again there. Admission judges it as any other."""
+    could not be started again there, or ended again since it was ``just_repaired``. Admission
+    judges it as any other."""
     state = facts.state
     for member in seen.members:
         if not member.roles:
             continue
         gone = member.observed.presence is Presence.GONE
         why = member.observed.why if gone else _could_not_start(facts, member.name)
+        if not why and just_repaired:
+            why = _ended_again(facts, seen, member.name)
         if not why:
             continue
         server = facts.members[member.name].server_id
@@ -736,6 +747,17 @@ def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
         }
         return {"workflow": "failover.on_event", "input": {"body": body, "kind": "signal"}}
     return None
+
+
+def _ended_again(facts: _ObservedGroup, seen: Observation, member: str) -> str:
+    """Return, in words, that an application has ended which exists by the engine's records; empty
+    if not."""
+    made = {record.name for record in facts.records if record.status == Status.COMPLETE}
+    for each in seen.resources:
+        ended = each.observed.presence is Presence.GONE and each.serves
+        if each.type == ACTIVATION and each.member == member and ended and each.name in made:
+            return f"{each.name}: it ended again soon after it was started: {each.observed.why}"
+    return ""
 
 
 def _could_not_start(facts: _ObservedGroup, member: str) -> str:
@@ -780,10 +802,10 @@ def _repair(facts: _ObservedGroup, seen: Observation, tx: ProjectTransaction) ->
 def _repairable(facts: _ObservedGroup, seen: Observation) -> Iterator[ObservedResource]:
     """Yield what a look found not as recorded and may be repaired by itself: what has drifted, and
     of what serves also what is gone, if its member runs and all else that serves there is well."""
+    if seen.another_stack or seen.stack_gone:
+        return  # no order begins before the group has its stack
     types = {name for name, each in facts.group.types.items() if each.repairable}
     able = {each.name for each in seen.members if each.condition is Condition.RUNS}
-    if seen.another_stack or seen.stack_gone:
-        able = set()
     able -= {
         each.member
         for each in seen.resources

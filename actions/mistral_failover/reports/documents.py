@@ -201,7 +201,8 @@ class GroupReport(Work):
     """What the status of a group, and its row among all groups, both have. ``status`` is that of
     its traversal, DEFINED if it has never had a goal; ``vacant``: the roles that no member can take
     at present (a group without ``roles`` is out of service only if it has none of these either);
-    ``held``: how many of its alarms wait for an operator."""
+    ``roles``: where the goal has them; ``serves_on``: where they serve now, empty unless it is
+    known that they do; ``held``: how many of its alarms wait for an operator."""
 
     stack: str | None
     status: str
@@ -213,6 +214,7 @@ class GroupReport(Work):
     pause: Pause | None
     maintenance: Maintenance | None
     held: int
+    serves_on: dict[str, str]
 
 
 class GroupOverview(GroupReport):

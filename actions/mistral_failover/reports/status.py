@@ -19,7 +19,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.groups import agent_epochs, agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
-from mistral_failover.groups.service import services
+from mistral_failover.groups.service import JudgedService, judged_services
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, named_snapshot_in
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
@@ -112,7 +112,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         work = _work(tx, {state: snapshot.group}, now)[state.id]
         suspended = suspensions.current_suspensions(tx, snapshot.state.id)
         unstarted = incidents.unstarted_of_group(tx, snapshot.state.id)
-        service, seen = _service(request, tx, snapshot, unstarted)
+        judged = judged_services(request.runtime, tx, [state.id])[state.id]
+        service, seen = _service(tx, snapshot, judged.state, unstarted)
         found: StatusReport = {
             "group": name,
             "stack": snapshot.group.stack,
@@ -137,6 +138,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "since": views.status_since(tx, current) if current else None,
             "holders": _holders(tx, snapshot.state.id, records),
             "held": _held(tx, snapshot.state.id),
+            "serves_on": judged.serves_on,
             "under_way": work["under_way"],
             "waiting": work["waiting"],
             "deferred": work["deferred"],
@@ -193,7 +195,7 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
         busy = [row["state"] for row in rows if row["status"] in _BUSY]
         definitions = {state: request.runtime.definitions.group(tx, state) for state in busy}
         work = _work(tx, definitions, now) if busy else {}
-        serves = services(request.runtime, tx, [row["state"] for row in rows])
+        serves = judged_services(request.runtime, tx, [row["id"] for row in rows])
         return {
             "groups": groups.names(tx),
             "total": total,
@@ -207,7 +209,7 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
     return request.store.reading(read)
 
 
-def _group_row(row: dict[str, Any], serves: Serves, work: Work, now: float) -> GroupOverview:
+def _group_row(row: dict[str, Any], judged: JudgedService, work: Work, now: float) -> GroupOverview:
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
@@ -222,8 +224,9 @@ def _group_row(row: dict[str, Any], serves: Serves, work: Work, now: float) -> G
         "pause": row["pause"],
         "maintenance": unless_ended(row["maintenance"], now),
         "held": row["held"],
-        "service": str(serves.service),
-        "service_since": serves.since,
+        "serves_on": judged.serves_on,
+        "service": str(judged.state.service),
+        "service_since": judged.state.since,
         **work,
     }
 
@@ -559,15 +562,11 @@ def _verb(action: str) -> Verb:
 
 
 def _service(
-    request: Request,
-    tx: ProjectTransaction,
-    snapshot: GroupSnapshot,
-    unstarted: Sequence[Incident],
+    tx: ProjectTransaction, snapshot: GroupSnapshot, found: Serves, unstarted: Sequence[Incident]
 ) -> tuple[ServiceState, Observation | None]:
     """Return whether the group serves, and the last look, if it was after the engine's last
-    work. ``unstarted``: its admitted alarms that have not begun."""
+    work. ``found``: the same in short; ``unstarted``: its admitted alarms that have not begun."""
     state = snapshot.state
-    found = services(request.runtime, tx, [state])[state.id]
     kept = observations.of_group(tx, state.id) if found.seen_at is not None else None
     needed = list(kept.seen.needs if kept else ())
     if kept and unstarted:

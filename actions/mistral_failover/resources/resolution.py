@@ -9,6 +9,7 @@ group file.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from mistral_failover.groups import agent_health, refresh_members
 from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.model import remedies
 from mistral_failover.model.group import Group, ResourceSpec
+from mistral_failover.model.validation import nearest
 from mistral_failover.resources import offered
 from mistral_failover.resources.modules import ExaminedResource, examined, examiner
 from mistral_failover.runtime.deadlines import DeadlineGuard
@@ -33,6 +35,10 @@ LIMIT = 25.0
 """Seconds for all questions: Mistral gives an action that is waited for 60 by default."""
 AT_ONCE = 8
 """Resources that are examined at the same time."""
+NO_STACK = ("stack", "NOT_FOUND")
+"""Path and code of a stack that does not exist. If the group is new, it is unchecked."""
+_NAMES = 1000
+"""Names of stacks among which one is looked for that may be meant."""
 _OPEN = {"CONFIG", "CONFLICT", "LEASE_LOST", "TIMEOUT", "VOLUME_BUSY", *NO_RIGHTS}
 """Codes that say nothing about the group file: the question has no answer now."""
 
@@ -129,9 +135,24 @@ def _of_stack(
         stack_map(cloud, group.stack)
         status = str(stack_shown(cloud, group.stack).stack_status) if anew else ""
     except CloudError as error:
-        return None, [("stack", error)], anew and error.code == "NOT_FOUND"
+        if error.code != "NOT_FOUND":
+            return None, [("stack", error)], False
+        return None, [("stack", _no_stack(cloud, group.stack))], anew
     members, found = _members(cloud, group)
     return members, found, status in ("INIT_IN_PROGRESS", "CREATE_IN_PROGRESS")
+
+
+def _no_stack(cloud: Cloud, stack: str) -> CloudError:
+    """Return the error of a stack that does not exist, with the one that may be meant."""
+    try:
+        listed = cloud.heat.stacks.list(limit=_NAMES)
+        names = [str(each.stack_name) for each in itertools.islice(listed, _NAMES)]
+    except CloudError:
+        names = []
+    near = nearest(stack, names)
+    hint = f'Did you mean "{near}"? ' if near else ""
+    remedy = f"{hint}Correct the name, or make the stack first."
+    return CloudError(NO_STACK[1], f"there is no stack {stack}", remedy=remedy)
 
 
 def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:

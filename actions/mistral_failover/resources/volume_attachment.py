@@ -74,6 +74,11 @@ def kept_on_a_dead_host(group: Group) -> str:
     )
 
 
+def deletes_on_dead_host(record: Record) -> bool:
+    """Return whether the server that has a volume may be deleted for it, if its host is down."""
+    return (record.properties or {}).get(_WHEN_DOWN) == _DELETES
+
+
 def attach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Attach the volume to the member's server; return device, server_id, attachment_id.
 

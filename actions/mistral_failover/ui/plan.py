@@ -43,6 +43,7 @@ class PlanView:
     whole: str
     fences: tuple[str, ...]
     ways_back: tuple[str, ...]
+    deletes: tuple[str, ...]
     risks: tuple[Risk, ...]
     recovered: tuple[str, ...]
     holds_until: str
@@ -121,7 +122,20 @@ def plan_view(plan: PlanDocument) -> PlanView:
     """Return the view of an answer of failover.plan."""
     if not plan["plan"]:
         return PlanView(
-            "", plan["group"], plan["sentence"], (), "", (), (), (), (), "", (), "", timed=False
+            id="",
+            group=plan["group"],
+            sentence=plan["sentence"],
+            steps=(),
+            whole="",
+            fences=(),
+            ways_back=(),
+            deletes=(),
+            risks=(),
+            recovered=(),
+            holds_until="",
+            changed=(),
+            command="",
+            timed=False,
         )
     return PlanView(
         id=plan["plan"],
@@ -131,6 +145,7 @@ def plan_view(plan: PlanDocument) -> PlanView:
         whole=lasted(plan["seconds"]),
         fences=tuple(fence["sentence"] for fence in plan["fences"]),
         ways_back=tuple(row["sentence"] for row in plan["ways_back"]),
+        deletes=tuple(row["sentence"] for row in plan["deletes"]),
         risks=tuple(plan["risks"]),
         recovered=tuple(plan["inputs"].get("recovered") or ()),
         holds_until=when(plan["expires_at"]),

@@ -111,7 +111,7 @@ def _steps(group: GroupOverview, now: float) -> Iterable[tuple[float, WorkRow]]:
         yield row(wait["what"], Level.ATTENTION, "waits", wait["since"], "", *notes)
     for defers in group["deferred"]:
         owner = f"for the lock of {defers['deferred_to']}"
-        yield row(defers["node"], Level.ATTENTION, "waits", defers["deferred_at"], "", owner)
+        yield row(defers["resource"], Level.ATTENTION, "waits", defers["deferred_at"], "", owner)
     ready = group["ready"]
     for may in ready:
         since, waits_for = group["since"] or now, f"for {its_turn(may)}"

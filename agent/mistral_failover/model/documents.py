@@ -83,8 +83,8 @@ def load_document(text: str | bytes, what: str) -> dict[str, Any]:
 
 def line_finder(text: str | bytes) -> Callable[[str], int | None]:
     """Return a function from a path, as of `InvalidDocument`, to the line of a document, counted
-    from 1: of the key or item there, or of the nearest one around it. None if there is none, or if
-    the text is no document."""
+    from 1: of the key or item there, or of the nearest one around it, at last of the first key of
+    the document. None if it has none, or if the text is no document."""
     try:
         builder = _Builder(_Loader(_decoded(text, "")), "", _Dialect(_core))
         builder.document()
@@ -93,7 +93,8 @@ def line_finder(text: str | bytes) -> Callable[[str], int | None]:
     top = _Lines()
     for place, line in builder.lines:
         top.add(place, line)
-    return top.nearest
+    first = min((line for _, line in builder.lines), default=None)
+    return lambda path: top.nearest(path) or first
 
 
 class _Lines:

@@ -76,6 +76,14 @@ class UnknownResource(InvalidDocument):
         self.resource = resource
 
 
+class UnknownMember(InvalidDocument):
+    """A group file names a ``member`` that it does not have."""
+
+    def __init__(self, path: str, member: str, remedy: str) -> None:
+        super().__init__(path, f'"{member}" is not a member', remedy)
+        self.member = member
+
+
 class UnresolvedReference(InvalidDocument):
     """A ``get_param``, ``get_attr`` or ``get_resource`` names something that does not exist.
 

@@ -240,3 +240,10 @@ def test_an_alarm_without_a_failover_is_reported(group: Any) -> None:
 
     assert {"ALARM_NOT_BEGUN", "ALARM_HELD"} <= codes(plan)
     assert all("db_b" in r["sentence"] for r in plan["risks"] if "ALARM" in r["code"])
+
+
+def test_a_member_that_the_plan_brings_back_is_a_standby_after_it(group: Any) -> None:
+    group.stop("db_b")
+
+    assert "NO_STANDBY" in codes(group.plan(lost=["db_b"]))
+    assert "NO_STANDBY" not in codes(group.plan(verb="replace", member="db_b"))

@@ -63,6 +63,16 @@ class PlannedReturn(TypedDict):
     sentence: str
 
 
+class PlannedDeletion(TypedDict):
+    """What is deleted in the case that ``when`` tells. ``what``: with its id, and with the disks
+    that go with it; both are clauses. ``member``: the one whose it is."""
+
+    member: str
+    what: str
+    when: str
+    sentence: str
+
+
 class Risk(TypedDict):
     """What could go wrong: a stable code, a sentence, and what helps."""
 
@@ -85,6 +95,7 @@ class PlannedOrder(TypedDict):
     parallel: list[list[int]]
     fences: list[PlannedFence]
     ways_back: list[PlannedReturn]
+    deletes: list[PlannedDeletion]
     risks: list[Risk]
     seconds: float | None
 

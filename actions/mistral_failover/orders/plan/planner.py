@@ -33,6 +33,7 @@ from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
+from mistral_failover.orders.plan.deletions import deletions
 from mistral_failover.orders.plan.documents import (
     PlanDocument,
     PlannedOrder,
@@ -40,7 +41,7 @@ from mistral_failover.orders.plan.documents import (
     PlanStep,
 )
 from mistral_failover.orders.plan.preconditions import Preconditions
-from mistral_failover.orders.plan.risks import RiskContext, risks
+from mistral_failover.orders.plan.risks import RiskContext, looked, risks
 from mistral_failover.orders.plan.ways_back import ways_back
 from mistral_failover.orders.verbs import verb_named
 from mistral_failover.runtime.errors import DEFECTS, ActionError
@@ -69,8 +70,8 @@ def plan(request: Request, group: str, asked: Order) -> PlanDocument:
 
     Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
     ``goal``, ``roles``, ``lost``, ``steps`` (see ``steps.steps``), ``parallel`` (their numbers,
-    wave by wave), ``fences``, ``ways_back``, ``risks``, ``seconds`` (the expected total, or null),
-    ``expires_at``, ``changed`` (empty). Raises what the verb itself raises.
+    wave by wave), ``fences``, ``ways_back``, ``deletes``, ``risks``, ``seconds`` (the expected
+    total, or null), ``expires_at``, ``changed`` (empty). Raises what the verb itself raises.
     """
     snapshot = group_snapshot(request, group)
     try:
@@ -310,6 +311,10 @@ def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
     waves = _waves(drawn)
     steps = _steps(request, drawn, waves)
     fences = plan_steps.fences(snapshot.group.name, goal, waves, found.records)
+    ways = _ways_back(request, drawn, waves)
+    deleted, doubts = looked(
+        "what is deleted", lambda: deletions(request, snapshot, found, goal, fences, ways)
+    )
     return {
         "verb": asked.verb,
         "group": snapshot.group.name,
@@ -321,8 +326,9 @@ def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
         "steps": steps,
         "parallel": plan_steps.waves_of(waves),
         "fences": fences,
-        "ways_back": _ways_back(request, drawn, waves),
-        "risks": risks(RiskContext(request, snapshot, found, goal, steps, fences)),
+        "ways_back": ways,
+        "deletes": deleted,
+        "risks": [*risks(RiskContext(request, snapshot, found, goal, steps, fences)), *doubts],
         "seconds": plan_steps.seconds(steps),
     }
 
@@ -340,7 +346,8 @@ def _ways_back(
     request: Request, drawn: _PlanDraft, waves: Sequence[Sequence[DryRunStep]]
 ) -> list[PlannedReturn]:
     lasted = request.store.reading(lambda tx: plans.ways_lasted(tx, drawn.snapshot.state.id))
-    return ways_back(drawn.goal, waves, drawn.found.records, lasted)
+    limits = drawn.snapshot.group.limits
+    return ways_back(drawn.goal, waves, drawn.found.records, lasted, limits)
 
 
 def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
@@ -384,6 +391,7 @@ def _nothing(snapshot: GroupSnapshot, asked: Order, sentence: str) -> PlanDocume
         "parallel": [],
         "fences": [],
         "ways_back": [],
+        "deletes": [],
         "risks": [],
         "seconds": 0.0,
         "expires_at": None,

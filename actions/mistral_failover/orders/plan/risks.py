@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
+from typing import TypeVar
 
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
@@ -22,7 +23,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import remedies
 from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.goal import ACTIVATION, Goal
+from mistral_failover.model.goal import ACTIVATION, REPLACE_TYPE, Goal, goal_resources
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import format_time
@@ -34,6 +35,8 @@ from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,20 @@ def risk(code: str, sentence: str, remedy: str) -> Risk:
     return {"code": code, "sentence": sentence.rstrip("."), "remedy": remedy}
 
 
-def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
+def looked(what: str, look: Callable[[], Iterator[_T]]) -> tuple[list[_T], list[Risk]]:
+    """Return what a look found until it failed, if it did, and the risk that this is."""
+    found: list[_T] = []
     try:
-        return list(look())
+        found.extend(look())
     except CloudError as error:
-        return [risk(error.code, f"the check of {what} failed: {error.message}", error.remedy)]
+        words = f"the check of {what} failed: {error.message}"
+        return found, [risk(error.code, words, error.remedy)]
+    return found, []
+
+
+def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
+    found, failed = looked(what, look)
+    return found or failed
 
 
 def _traversal(case: RiskContext) -> Iterator[Risk]:
@@ -156,7 +168,12 @@ def _members(case: RiskContext) -> Iterator[Risk]:
             f"Repair it first, if the roles should go to {member}; or name it with to.",
         )
     refused = unfit(case.snapshot, case.found, lost)
-    spare = facts.keys() - refused.keys() - set(holders.values())
+    back = {
+        str(each.properties["member"])
+        for each in goal_resources(case.goal)
+        if each.type == REPLACE_TYPE
+    }
+    spare = ((facts.keys() - refused.keys()) | back) - set(holders.values())
     if holders and not spare:
         why = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused))
         yield risk(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from mistral_failover.convergence.dry_run import DryRunStep
 from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import FENCE_TYPE, REPLACE_TYPE, Goal, fence_name
+from mistral_failover.model.group import Limits
 from mistral_failover.model.installed import installed
 from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.model.types import Verb
@@ -20,8 +21,10 @@ def ways_back(
     waves: Sequence[Sequence[DryRunStep]],
     records: Sequence[Record],
     lasted: Mapping[str, float],
+    limits: Limits,
 ) -> list[PlannedReturn]:
-    """Return how each member comes back that does; ``lasted``: how many seconds each way took."""
+    """Return how each member comes back that does; ``lasted``: how many seconds each way took;
+    ``limits``: of the group."""
     found: list[PlannedReturn] = []
     for each in (each for wave in waves for each in wave):
         if (each.record.type, each.verb) != (REPLACE_TYPE, Verb.CREATE):
@@ -30,7 +33,8 @@ def ways_back(
         member = str(wish["member"])
         ladder = _ladder(goal, records, member)
         names = wish.get("restart") or [ANOTHER_SERVER]
-        ways = [_planned(name, ladder, lasted) for name in names if name in installed(RESTARTS)]
+        known = [name for name in names if name in installed(RESTARTS)]
+        ways = [_planned(name, ladder, lasted, limits) for name in known]
         found.append(
             {
                 "member": member,
@@ -53,13 +57,15 @@ def _ladder(goal: Goal, records: Sequence[Record], member: str) -> list[str]:
     return [str(rung["kind"]) for rung in ladder]
 
 
-def _planned(name: str, ladder: Sequence[str], lasted: Mapping[str, float]) -> PlannedWay:
+def _planned(
+    name: str, ladder: Sequence[str], lasted: Mapping[str, float], limits: Limits
+) -> PlannedWay:
     way: Way = installed(RESTARTS)[name](name)
     return {
         "way": name,
         "does": way.does,
         "after": way.proofs(ladder),
-        "longest": way.longest,
+        "longest": way.longest(limits),
         "expected": lasted.get(name),
     }
 

@@ -57,6 +57,7 @@ class Delete(_ByNova):
 
     proof = "the compute service's own record shows that its server is deleted"
     limit = 300.0
+    deletes_server = True
 
     def features(self) -> Iterable[Feature]:
         """Require what shows that no data goes with a server, and that its guest is gone."""

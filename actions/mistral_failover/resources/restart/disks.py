@@ -56,11 +56,11 @@ def may_still_write(
 
     if tools.request.store.reading(confirmed):
         return ""
-    disks = " and ".join(_words(each) for each in left)
+    disks = " and ".join(in_words(each) for each in left)
     return f"its fence ({rung}) does not keep its guest from {disks}"
 
 
-def _words(disk: str) -> str:
-    """Return what a disk is called in a sentence."""
+def in_words(disk: str) -> str:
+    """Return what a disk (see `disks_of`) is called in a sentence."""
     made = disk.endswith("_disk")  # see `servers.system_disk`
     return "the disk of its system, which is on no volume" if made else f"volume {disk}"

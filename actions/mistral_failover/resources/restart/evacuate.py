@@ -13,14 +13,14 @@ from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.rungs import HostRung
-from mistral_failover.resources.restart.start import LIMIT as START_LIMIT
 from mistral_failover.resources.restart.start import PROOF_LASTS, started
-from mistral_failover.resources.restart.way import Attempt, Result, Way
+from mistral_failover.resources.restart.way import Attempt, Deletion, LostServer, Result, Way
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.fields import Feature
     from mistral_failover.cloud.servers import Evidence
     from mistral_failover.mistral.operation_documents import OperationDocument
+    from mistral_failover.model.group import Limits
     from mistral_failover.resources.operation_context import OperationContext
     from mistral_failover.store.transaction import ProjectTransaction
 
@@ -32,8 +32,6 @@ ASKS_NOVA = ("stop", "delete")
 back."""
 LIMIT = 180.0
 """Seconds for Nova to make the server again."""
-STOP_LIMIT = 60.0
-"""Seconds to stop a server that came up elsewhere without its agent."""
 
 
 class Evacuate(Way):
@@ -51,7 +49,10 @@ class Evacuate(Way):
     )
 
     does = "Nova makes the same server again on another host, off, and starts it"
-    longest = LIMIT + START_LIMIT
+
+    def longest(self, limits: Limits) -> float:
+        """Return how long that takes, and how long it may then boot."""
+        return LIMIT + limits.boot
 
     def proofs(self, ladder: Sequence[str]) -> list[str]:
         """Return the rungs that prove its host off, up to the one by which Nova is asked to stop
@@ -65,10 +66,18 @@ class Evacuate(Way):
 
         return (EVACUATION,)
 
+    def deletes(self, lost: LostServer) -> Iterator[Deletion]:
+        """Yield the disk of its system, which Nova makes again if the hosts do not share it."""
+        from mistral_failover.cloud.servers import server_state, system_disk
+        from mistral_failover.resources.restart.disks import disks_of
+
+        there = server_state(lost.cloud, lost.server).exists
+        if there and system_disk(lost.server) in disks_of(lost.cloud, lost.server):
+            words = "unless the hosts share its storage: Nova makes it again from the image"
+            yield Deletion("the disk of its system", words)
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Evacuate it, and start it there."""
-        from mistral_failover.cloud import servers
-
         tools, server = attempt.tools, attempt.server
         group_id = attempt.snapshot.state.id
         found = _evacuated(tools, group_id, attempt.member, server, attempt.fence, LIMIT)
@@ -76,11 +85,8 @@ class Evacuate(Way):
             return Result(None, found.why)
         if not found.proven:
             return Result(None, found.observed.rstrip("."))
-        result = started(attempt)
-        if result.server is None:
-            # The proof of its fence is about the former host, so it must not come up later.
-            servers.stop(tools.cloud, server, STOP_LIMIT)
-        return result
+        # The proof of its fence is about the former host, so it must not come up later.
+        return started(attempt, leave=False)
 
 
 @dataclass(frozen=True)

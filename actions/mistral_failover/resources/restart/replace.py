@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import ServerAfter, rung_kinds
-from mistral_failover.resources.restart.way import Attempt, Result, Way
+from mistral_failover.resources.restart.way import Attempt, Deletion, LostServer, Result, Way
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.heat_replacements import KeptParts
@@ -30,6 +30,13 @@ class Replace(Way):
     when = "Heat makes another server, on any host, from what the stack's template says"
 
     does = "Heat makes another server"
+
+    def deletes(self, lost: LostServer) -> Iterator[Deletion]:
+        """Yield the server, and what goes with it: from Nova and by the update of the stack."""
+        from mistral_failover.resources.restart.deletions import by_heat
+
+        if lost.stack is not None:
+            yield from by_heat(lost, lost.stack)
 
     def bring_back(self, attempt: Attempt) -> Result:
         """Have Heat replace it."""

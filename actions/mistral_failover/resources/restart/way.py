@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.clients import Cloud
     from mistral_failover.cloud.fields import Feature
+    from mistral_failover.cloud.heat_replacements import KeptParts
     from mistral_failover.groups.snapshot import GroupSnapshot
     from mistral_failover.mistral.operation_documents import OperationDocument
+    from mistral_failover.model.group import Limits
     from mistral_failover.resources.operation_context import OperationContext
 
 
@@ -34,6 +37,29 @@ class Attempt:
     fence: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class LostServer:
+    """A server that a plan brings back or leaves behind. ``stack``: None without one;
+    ``autoscaling_group``: that the member is in, or None; ``resource``: only this one of the
+    member's own stack is replaced, None for the whole member; ``keep``: what no update of the stack
+    may take."""
+
+    cloud: Cloud
+    stack: str | None
+    autoscaling_group: str | None
+    member: str
+    server: str
+    resource: str | None
+    keep: KeptParts
+
+
+class Deletion(NamedTuple):
+    """What is deleted with a server or instead of it, and when, both as clauses."""
+
+    what: str
+    when: str
+
+
 class Result(NamedTuple):
     """What a way came to. ``server``: the one that the member has now, None if it is not back.
     ``observed``: what was seen, as a clause."""
@@ -49,12 +75,16 @@ class Way(ABC):
     """When it is taken, as a clause for the documentation."""
     does: ClassVar[str]
     """What it does, as a clause for plans."""
-    longest: ClassVar[float | None] = None
-    """Seconds after which the next way is tried; None: only its operation's limit ends it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         """The name in group files."""
+
+    def longest(self, limits: Limits) -> float | None:
+        """Return the seconds after which the next way is tried; None: only its operation's limit
+        ends it."""
+        del limits
+        return None
 
     def proofs(self, ladder: Sequence[str]) -> list[str] | None:
         """Return the rungs of a ladder after whose proof this way is tried, by their kinds; None:
@@ -64,6 +94,12 @@ class Way(ABC):
 
     def features(self) -> Iterable[Feature]:
         """Return what Nova must offer for it. A group file is refused if it does not."""
+        return ()
+
+    def deletes(self, lost: LostServer) -> Iterable[Deletion]:
+        """Return what this way deletes if it is taken, for plans; nothing, unless stated. Raises
+        `CloudError`, also if it would be refused because of what it would delete."""
+        del lost
         return ()
 
     @abstractmethod
