@@ -58,7 +58,8 @@ record-answers: cloud-up
 	  -m 'not outages and not alone' --no-loadscope-reorder tests/contract
 	$(TOOL) contract.differences --keep $(ANSWERS)/real
 
-# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
+# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills
+# and of simulated plays.
 # Java is Debian's, installed if it is missing and you are root.
 test-spec: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
@@ -76,12 +77,14 @@ simulate: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
 
-# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most,
-# by default 300 plays.
+# Deliberate faults of the product, each of which it has to find, or the specification in what was
+# played: the table of docs/safety.md. MUTANTS: only these; PLAYS with each at most.
 simulate-mutants: $(STAMP)
-	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) support.java
+	$(TOOL) simulation.mutants $(MUTANTS) $(if $(PLAYS),--plays $(PLAYS))
 
-# Sixty plays, those that ever failed, and one of the faults.
+# Forty plays, those that ever failed, and one of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 
