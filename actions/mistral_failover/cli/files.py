@@ -114,7 +114,8 @@ def _read(
     from mistral_failover.model.problems import group_problems
     from mistral_failover.model.types import load_type, type_problems
 
-    types, loaded, found = list(types), [], []
+    types, loaded = list(types), []
+    found: list[Problem] = []
     for path in types:
         text = _text(path)
         if wrong_in_type := type_problems(text):

@@ -77,8 +77,8 @@ def summary(status: StatusReport, width: int) -> list[str]:
     )
     if state := _engine(status):
         lines += _wrapped(state, width)
-        for each in stopped.beneath(status) if status["status"] in STOPPED else ():
-            lines += _wrapped(f"- {each}", width, indent="  ")
+        for tried in stopped.beneath(status) if status["status"] in STOPPED else ():
+            lines += _wrapped(f"- {tried}", width, indent="  ")
     if status["in_force"]["differs"]:
         lines += _wrapped(NOT_IN_FORCE, width)
     waits = list(awaited(status))

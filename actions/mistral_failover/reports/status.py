@@ -109,6 +109,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         state = snapshot.state
         current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
+        word = traversal["status"] if traversal else "DEFINED"
         now, records = tx.now(), list(tx.records(snapshot.state.id))
         work = _work(tx, {state: snapshot.group}, now)[state.id]
         suspended = suspensions.current_suspensions(tx, snapshot.state.id)
@@ -118,7 +119,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         found: StatusReport = {
             "group": name,
             "stack": snapshot.group.stack,
-            "status": traversal["status"] if traversal else "DEFINED",
+            "status": word,
             "reason": _reason(tx, traversal) if traversal else _without_goal(state),
             "restored": state.restored,
             "failure": _failure(tx, snapshot, traversal) if traversal else None,
@@ -127,9 +128,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
-            "goes_back": bool(traversal)
-            and traversal["status"] == TraversalStatus.FAILED
-            and goes_back(tx, state),
+            "goes_back": word == TraversalStatus.FAILED and goes_back(tx, state),
             "in_force": in_force(tx, state),
             "traversal": traversal,
             "pause": suspended["pause"],
