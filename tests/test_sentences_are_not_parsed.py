@@ -56,7 +56,7 @@ ALLOWED = {
     "cloud/volumes.py:_refused": FOREIGN,
     "cloud/volumes.py:_while_busy": FOREIGN,
     "model/operation_words.py:operation_words": TEMPLATE,
-    "model/types.py:_check_words": TEMPLATE,
+    "model/types.py:_words": TEMPLATE,
 }
 """By file and function: why it may read a sentence."""
 
