@@ -188,8 +188,8 @@ MUTANTS = (
         "command-anew",
         "each attempt of an operation sends a command of its own",
         "resources.commands",
-        '        id=derived_id(operation["key"], name),',
-        '        id=derived_id(operation["key"], f"{name}{time.monotonic()}"),',
+        'id=derived_id(operation["key"], name, *filter',
+        'id=derived_id(operation["key"], name, str(time.monotonic()), *filter',
     ),
     _one(
         "stop-left-out",

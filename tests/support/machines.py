@@ -187,6 +187,10 @@ class Service:
             late = self.ledger.late(proven_at, member)
             assert len(late) <= untold, f"acknowledged after {member} was proven: {late}"
 
+    def note(self, line: str) -> None:
+        """Print a line now, and at the end of all tests."""
+        self._tell(line)
+
     def written_inside(self, member: str) -> int:
         """How many rows were acknowledged to the writer inside a member's guest."""
         return len(self._inside(member))
@@ -454,6 +458,20 @@ def move_while_the_agent_is_killed(service: Service) -> None:
     service.serves(standby)
 
 
+def rehearse(service: Service, limit: float = _LIMIT) -> dict[str, Any]:
+    """Rehearse the failover to the standby; its report, once nothing of it is left."""
+    tenant, name = service.tenant, service.name
+    done = tenant.run("failover.rehearse", limit, group=name)
+    told: dict[str, Any] = tenant.action("failover.rehearsals", group=name)[0]
+    assert done["state"] == "SUCCESS", (told["reason"], told["report"])
+    until(
+        lambda: tenant.action("failover.rehearsals", group=name)[0]["clean"],
+        "nothing of the rehearsal to be left",
+        limit,
+    )
+    return told
+
+
 def prepare(where: Settings, server: str) -> None:
     """Have a database accept the writers' rows."""
     sql = (
@@ -493,6 +511,8 @@ def _template(
     group = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
     definition = yaml.safe_load(group["template"])
     definition["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
+    if alone is None:
+        definition["rehearsal"] = {"checks": ["pg-check"]}
     group["template"] = yaml.safe_dump(definition, sort_keys=False)
     return yaml.safe_dump(template, sort_keys=False)
 
