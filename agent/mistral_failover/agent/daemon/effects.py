@@ -130,6 +130,7 @@ class EffectsWatch(threading.Thread):
         spec = self._config.commands.get(row.name)
         if spec is None or spec.check is None or self._end.is_set():
             return None
+        code: int | None
         with self._desk.looking(spec.lane) as stop:
             if stop is None:
                 return None  # a command of its lane runs, whose end is looked into
