@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: drill test lint docs clean
 .PHONY: test-cli test-deep test-package test-guests test-releases test-release test-removing
-.PHONY: test-ansible test-ansible-cloud
+.PHONY: test-ansible test-ansible-cloud test-answers record-answers
 .PHONY: test-ui pictures
 .PHONY: test-spec spec test-simulation simulate simulate-mutants
 .PHONY: drills faults fault-tests fault-drills mutants test-broker test-octavia test-designate
@@ -44,7 +44,22 @@ test: $(STAMP)
 	$(TOOL) support.proxies
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
 
-# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills.
+# The contract on the emulated cloud, and its answers beside those that the real services gave.
+ANSWERS := $(abspath build/answers)
+test-answers: $(STAMP)
+	rm -rf $(ANSWERS)/emulated
+	$(BIN)/pytest -q --record $(ANSWERS)/emulated -n 2 --dist loadfile tests/contract
+	$(TOOL) contract.differences $(ANSWERS)/emulated
+
+# What the real services answer, for test-answers: after a change of the contract or of the services.
+record-answers: cloud-up
+	rm -rf $(ANSWERS)/real
+	$(BIN)/pytest -q --cloud=real --record $(ANSWERS)/real --timeout=900 -n 4 --dist loadfile \
+	  -m 'not outages and not alone' --no-loadscope-reorder tests/contract
+	$(TOOL) contract.differences --keep $(ANSWERS)/real
+
+# The specification in TLA+: small models, a mistake in each of some more, and the journals of drills
+# and of simulated plays.
 # Java is Debian's, installed if it is missing and you are root.
 test-spec: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
@@ -62,12 +77,14 @@ simulate: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
 
-# Twenty deliberate faults of the product, each of which it has to find; SECONDS for each at most,
-# by default 300 plays.
+# Deliberate faults of the product, each of which it has to find, or the specification in what was
+# played: the table of docs/safety.md. MUTANTS: only these; PLAYS with each at most.
 simulate-mutants: $(STAMP)
-	cd tests && ../$(BIN)/python -m simulation.mutants $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
+	$(TOOL) support.java
+	$(TOOL) simulation.mutants $(MUTANTS) $(if $(PLAYS),--plays $(PLAYS))
 
-# Sixty plays, those that ever failed, and one of the faults.
+# Forty plays, those that ever failed, and one of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 

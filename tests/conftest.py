@@ -94,12 +94,18 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --cloud, --octavia, --designate and --keystone."""
+    """Add --cloud, --record, --octavia, --designate and --keystone."""
     parser.addoption(
         "--cloud",
         choices=("emulated", "real"),
         default="emulated",
         help="what tests/contract and tests/real_cloud run against; real: the test cloud, up",
+    )
+    parser.addoption(
+        "--record",
+        metavar="FOLDER",
+        default="",
+        help="tests/contract writes the forms of what the cloud answers into this folder",
     )
     parser.addoption(
         "--octavia",

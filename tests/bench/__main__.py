@@ -20,6 +20,7 @@ from bench import (
     moving,
     observe,
     page,
+    rehearsing,
     slow,
     split,
     webhook,
@@ -30,6 +31,10 @@ from bench import (
 PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "moving": (moving.main, "one group: total time over the cloud's critical path"),
     "split": (split.main, "one group, no latency: where our own time goes"),
+    "rehearsing": (
+        rehearsing.main,
+        "a failover during a rehearsal, at each of its moments (--rounds, --slower)",
+    ),
     "many": (many.main, "many groups at once: a host died"),
     "observe": (observe.main, "one look at many groups at rest: CPU and requests"),
     "page": (page.main, "the page of all groups, over a real Mistral (--groups)"),
@@ -64,7 +69,8 @@ def main() -> int:
     )
     parser.add_argument("--faults", action="store_true", help="let parts fail meanwhile")
     parser.add_argument("--guard", action="store_true", help="let the storm guard hold alarms")
-    parser.add_argument("--rounds", type=int, metavar="N", help="how often the zone fails")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how often it is measured")
+    parser.add_argument("--slower", type=int, metavar="N", help="N times as slow a cloud")
     options = parser.parse_args()
     given = {name: value for name, value in vars(options).items() if value and name != "parts"}
     chosen = options.parts or list(PARTS)

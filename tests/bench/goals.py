@@ -38,3 +38,4 @@ DECISIONS = Goal("decisions a second of a webhook beside 100 failing groups", 10
 REPEAT = Goal("CPU ms of an execution of on_alarm for a repeat", 40.0)
 LOOK = Goal("CPU s of a look at 1,000 groups at rest", 3.0)
 DRILL = Goal("32 volumes in parallel, times the critical path", 1.2)
+REHEARSED = Goal("a failover during a rehearsal, times as long as without one", 1.1)

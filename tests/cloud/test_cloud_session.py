@@ -247,6 +247,17 @@ def test_a_call_ends_when_the_shorter_of_timeout_and_permission_does(server, tim
     release.set()
 
 
+def test_a_wall_clock_that_is_set_back_delays_no_call(server, monkeypatch):
+    """keystoneauth would wait for the clock to come to where it was, under a lease that is kept."""
+    service = Adapter(guarded(Recorder()))
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() - 3600)
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    assert service.get(f"{server.url}/servers/1").status_code == 200
+    assert max(waited, default=0.0) < 5
+
+
 def test_sessions_share_connections_but_not_guards(server):
     first, second = Recorder(), Recorder(calls=0)
     guarded(first).get(server.url)

@@ -11,7 +11,7 @@ import requests
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-_SERVICES = {
+SERVICES = {
     "nova": "compute",
     "cinder": "volumev3",
     "heat": "orchestration",
@@ -85,7 +85,7 @@ class Api:
         """Where the service is, for this person's project."""
         if service in self._places:
             return self._places[service]
-        found = self.session.get_endpoint(service_type=_SERVICES[service], interface="public")
+        found = self.session.get_endpoint(service_type=SERVICES[service], interface="public")
         return str(found).rstrip("/")
 
     def nova(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from contract.api import Api
 from contract.emulated import LATENCY, EmulatedRig
+from contract.recorder import Recorder, file_of
 from contract.rig import Made, Rig
 from contract.templates import GROUPS, MEMBER, PAIR
 from mistral_failover.cloud.clients import Cloud
@@ -39,13 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     """The cloud."""
-    if request.config.getoption("--cloud") == "real":
-        from contract import real
+    with ExitStack() as stack:
+        if request.config.getoption("--cloud") == "real":
+            from contract import real
 
-        yield real.real_rig()
-        return
-    with EmulatedCloud(overrides=LATENCY) as cloud:
-        yield EmulatedRig(cloud)
+            found: Rig = real.real_rig()
+        else:
+            found = EmulatedRig(stack.enter_context(EmulatedCloud(overrides=LATENCY)))
+        if folder := request.config.getoption("--record"):
+            recorder = Recorder(found.services)
+            stack.enter_context(recorder.recording(file_of(folder)))
+        yield found
 
 
 @pytest.fixture

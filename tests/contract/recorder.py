@@ -26,11 +26,27 @@ Recording = dict[str, dict[str, dict[str, Any]]]
 """By request (``nova GET /servers/*``) and status: ``fields`` and ``headers``."""
 
 OPEN = frozenset(
-    "metadata addresses parameters extra_specs volume_image_metadata attributes properties template"
-    " environment parameter_defaults resource_registry connection_info files outputs absolute"
-    " resources output_value trust_map flavor.extra_specs".split()
+    {
+        "absolute",
+        "addresses",
+        "attributes",
+        "connection_info",
+        "environment",
+        "extra_specs",
+        "files",
+        "metadata",
+        "output_value",
+        "outputs",
+        "parameter_defaults",
+        "parameters",
+        "properties",
+        "resource_registry",
+        "resources",
+        "template",
+        "volume_image_metadata",
+    }
 )
-"""Fields of which the keys are names that users or hosts chose; or so many that they say nothing."""
+"""Fields of which the keys are names that users or hosts chose, or too many to tell anything."""
 HEADERS = ("x-openstack-request-id", "x-compute-request-id", "retry-after", "location")
 """The headers that tell something."""
 _WORDS = re.compile(
@@ -89,9 +105,7 @@ class Recorder:
         except ValueError:
             document = None
         with self._lock:
-            fields, headers = self._found.setdefault(
-                (asked, str(answer.status_code)), ({}, set())
-            )
+            fields, headers = self._found.setdefault((asked, str(answer.status_code)), ({}, set()))
             headers.update(each for each in HEADERS if each in answer.headers)
             if document is not None:
                 for path, kind in forms(document):
@@ -99,11 +113,10 @@ class Recorder:
 
     def _asked(self, request: requests.PreparedRequest) -> str | None:
         url = str(request.url).partition("?")[0]
-        for place, service in self._places:
-            if url.startswith(place):
-                break
-        else:
+        found = next((each for each in self._places if url.startswith(each[0])), None)
+        if found is None:
             return None
+        place, service = found
         words = [each for each in url[len(place) :].split("/") if each]
         if words and _PROJECT.match(words[0]) and service in ("heat", "cinder", "nova"):
             del words[0]

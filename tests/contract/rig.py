@@ -7,11 +7,12 @@ here goes through the services' own API; what has no API (the death of a host) i
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -19,8 +20,9 @@ from typing import Any
 
 import requests
 from keystoneauth1.adapter import Adapter
+from keystoneauth1.exceptions import EndpointNotFound
 
-from contract.api import Api, Person
+from contract.api import SERVICES, Api, Person
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.transport import Guard, Unguarded
 from mistral_failover.settings import Settings
@@ -109,6 +111,16 @@ class Rig(ABC):
     @abstractmethod
     def network_id(self) -> str:
         """A network of demo's own, whose ports may get floating IPs."""
+
+    @property
+    def services(self) -> dict[str, str]:
+        """The beginning of the addresses of each service, and its name."""
+        found = {self.auth_url: "keystone"}
+        for service in SERVICES:
+            with suppress(EndpointNotFound):
+                url = self.api().url(service)
+                found[re.sub(r"(/v[0-9.]+)/.*", r"\1", url)] = service
+        return found
 
     # People.
 

@@ -350,6 +350,39 @@ def nothing_is_left_of_it(drill: Drill) -> None:
     assert not [row for row in drill.told() if row["kind"] == "traversal"][1:]
 
 
+def have_it_rehearsed(drill: Drill) -> None:
+    """The application of a rehearsal is being started on the standby."""
+    drill.slot.cloud.client.set_latency(command_start=LEASE)
+    server = drill.server("db_b")
+    rehearse(drill)
+    drill.until(
+        lambda: [e for e in drill.slot.events(drill.since) if _starts(e, server)],
+        "a rehearsal starts the application",
+    )
+
+
+def _starts(event: dict[str, Any], server: str) -> bool:
+    return event["kind"] == "command_started" and event["server"] == server
+
+
+def start_at_once(drill: Drill) -> None:
+    """As before."""
+    drill.slot.cloud.client.set_latency(command_start=0)
+
+
+def the_rehearsal_is_gone(drill: Drill) -> None:
+    """Nothing of the rehearsal that the failover ended is left, sooner or later."""
+    state = drill.slot.cloud.emulation.state
+
+    def gone() -> bool:
+        drill.slot.survivor.client.run("failover.sweep", {"group": drill.group}, timeout=60)
+        copies = [each for each in state.volumes.values() if "rehearsal" in each.name]
+        return not (state.snapshots or copies)
+
+    drill.until(gone, "its copies are removed")
+    assert not [server for server, guest in state.guests.items() if guest.rehearsed]
+
+
 TOGETHER = Play("together", together, volumes=3, prepare=remember_the_traversal)
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
@@ -433,6 +466,13 @@ EVACUATED = Play(
 REHEARSED = Play(
     "rehearsed", rehearse, happened=was_rehearsed, check=nothing_is_left_of_it, active="db_a"
 )
+OVERTAKEN = Play(
+    "overtaken",
+    alarm("db_a", "crash"),
+    prepare=have_it_rehearsed,
+    tidy=start_at_once,
+    check=the_rehearsal_is_gone,
+)
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "lose"),)
@@ -473,6 +513,19 @@ DRILLS: list[tuple[str, int, Play]] = [
     ),
     *((f"rehearsal.{when}", 1, REHEARSED) for when in ("before", "begun", "ending")),
     *(("rehearsal.ended", nth, REHEARSED) for nth in (1, 2)),
+    *(
+        (f"{what}.{when}", nth, REHEARSED)
+        for what, times in (("attach", (1,)), ("command", (1, 2)), ("detach", (1,)))
+        for nth in times
+        for when in ("before", "after")
+    ),
+    *(
+        (f"{what}.{when}", nth, OVERTAKEN)
+        for what, times in (("command", (1, 2)), ("detach", (1, 2)), ("uncopy", (1, 2)))
+        for nth in times
+        for when in ("before", "after")
+    ),
+    *((f"{what}.after", 1, OVERTAKEN) for what in ("start", "check", "attach")),
     *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),

@@ -47,7 +47,7 @@ def each(*modes: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("point", "nth", "play", "mode"),
         [
-            pytest.param(*found, id=f"{found[0]}-{found[1]}-{found[3]}")
+            pytest.param(*found, id=f"{found[0]}-{found[1]}-{found[3]}-{found[2].name}")
             for found in scenarios(*modes)
         ],
     )

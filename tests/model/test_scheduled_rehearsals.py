@@ -64,6 +64,8 @@ def test_one_that_did_not_begin_in_its_window_is_missed() -> None:
     last = 100 * DAY + 3 * HOUR
     assert of.missed_since(last + 7 * DAY + 23 * HOUR, last) is None
     assert of.missed_since(last + 8 * DAY, last) == last + 7 * DAY
+    assert of.missed_since(last + 15 * DAY, last, turns=2) is None
+    assert of.missed_since(last + 16 * DAY, last, turns=2) == last + 14 * DAY
 
 
 def test_without_an_interval_none_begins_and_a_window_is_refused() -> None:

@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from simulation import mutants, standard_library
 from simulation.scheduler import Scheduler
@@ -49,7 +50,8 @@ def main() -> int:
     met: Counter[str] = Counter()
     while count < plays if chosen.seconds is None else clock() - begun < chosen.seconds:
         plan = Plan(these[count] if these else first + count, kept)
-        outcome = in_child(world, plan, lines=chosen.verbose)
+        kept_in = chosen.save / str(plan.seed) if chosen.save else None
+        outcome = in_child(world, plan, lines=chosen.verbose, keep=kept_in)
         count, failovers = count + 1, failovers + outcome.failovers
         states[outcome.state] += 1
         made.update(outcome.moves)
@@ -88,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=1, help="how many plays")
     parser.add_argument("--seconds", type=float, help="instead: for how long")
     parser.add_argument("--keep", help="only these moves of the play, such as 1,4")
+    parser.add_argument("--save", type=Path, help="a folder for the store and ledger of each play")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first")
     parser.add_argument("--mutant", choices=mutants.BY_NAME, help="with this fault of the product")
     parser.add_argument("--quick", action="store_true", help="do not look for the fewest moves")

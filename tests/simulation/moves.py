@@ -18,7 +18,7 @@ from mistral_failover.runtime import process as product_process
 from simulation.oracle import Oracle
 from simulation.scheduler import Process
 from simulation.wire import Kind, Trouble
-from simulation.world import GROUP, MEMBERS, Executor, World
+from simulation.world import GROUP, MEMBERS, Executor, Project, World
 
 Make = Callable[["Play", Random], None]
 MOVES: dict[str, tuple[Make, int]] = {}
@@ -47,14 +47,20 @@ class Play:
 
         scheduler.spawn(scheduler.world, wait_and_work, "later")
 
-    def on_executor(self, random: Random, name: str, work: Callable[[Executor], object]) -> None:
-        """Have an executor do something, as soon as there is one."""
+    def on_executor(
+        self,
+        random: Random,
+        name: str,
+        work: Callable[[Executor], object],
+        project: Project | None = None,
+    ) -> None:
+        """Have an executor do something for a project, as soon as there is one."""
         scheduler = self.world.scheduler
 
         def find_and_work() -> None:
             while (executor := self.executor(random)) is None:
                 scheduler.sleep(1.0)
-            executor.begin(name, work)
+            executor.of(project or self.world.mine).begin(name, work)
 
         scheduler.spawn(scheduler.world, find_and_work, name)
 
@@ -144,10 +150,41 @@ def ambushed(play: Play, random: Random) -> None:
     world.ambushes[point] = strike
 
 
+@_move(8)
+def frozen_with_an_outcome(play: Play, random: Random) -> None:
+    """The next executor freezes when its step is over, and is not recorded yet; another one takes
+    the step over in the meantime."""
+    world, seconds = play.world, random.choice((45.0, 60.0, 90.0))
+
+    def strike(process: Process) -> None:
+        if any(each.process is process for each in world.executors):
+            world.tell(f"freezes for {seconds:.0f} s with an outcome")
+            world.scheduler.freeze(process, seconds)
+
+    world.ambushes["conclude.before"] = strike
+
+
 @_move(10)
 def delivered_twice(play: Play, _random: Random) -> None:
     """Mistral gives the next chain to two executors: a message that was delivered again."""
     play.world.delivered_twice += 1
+
+
+@_move(5)
+def clock_steps(play: Play, random: Random) -> None:
+    """The wall clock of an executor's host is set to another time; perhaps back again, later."""
+    if (executor := play.executor(random)) is None:
+        return
+    process, seconds = executor.process, random.choice((-86400.0, -45.0, -5.0, 5.0, 45.0, 86400.0))
+    play.world.tell(f"the clock of {process.name} steps by {seconds:.0f} s")
+    process.clock = seconds
+
+    def set_right() -> None:
+        play.world.tell(f"the clock of {process.name} is set right")
+        process.clock = 0.0
+
+    if random.random() < 0.5:
+        play.later(random.uniform(5.0, 60.0), set_right)
 
 
 # -- the network and the store
@@ -180,17 +217,17 @@ _WHAT = (
 @_move(14)
 def troubled(play: Play, random: Random) -> None:
     """Something happens to the next requests of a kind."""
-    kind = random.choice([each for each in Kind if each is not Kind.STALE])
-    play.world.wire.troubles.append(
-        Trouble(
-            kind,
-            None,
-            random.choice(_WHAT),
-            random.choice((1, 1, 2, 5)),
-            play.world.scheduler.now + random.choice((5.0, 30.0, 90.0)),
-            random.uniform(0.0, 45.0),
+    for _ in range(random.choice((1, 1, 2, 4))):
+        play.world.wire.troubles.append(
+            Trouble(
+                random.choice(list(Kind)),
+                None,
+                random.choice(_WHAT),
+                random.choice((1, 1, 2, 5)),
+                play.world.scheduler.now + random.choice((5.0, 30.0, 200.0)),
+                random.uniform(0.0, 45.0),
+            )
         )
-    )
 
 
 @_move(3)
@@ -262,7 +299,7 @@ def host_fails(play: Play, random: Random) -> None:
     """A host loses its power or its compute service; it may come back at any time."""
     member = _member(play, random)
     emulation = play.world.emulation
-    server = emulation.state.servers.get(play.world.servers[member])
+    server = emulation.state.servers.get(play.world.mine.servers[member])
     if server is None:
         return
     host, fault = server.host, random.choice(("power_off", "power_off", "compute_down"))
@@ -280,7 +317,7 @@ def revive_host(play: Play, host: str) -> None:
 
 
 def _member(play: Play, random: Random) -> str:
-    serving = play.oracle.serving()
+    serving = play.world.mine.serving()
     return random.choice(serving) if serving and random.random() < 0.7 else random.choice(MEMBERS)
 
 
@@ -295,7 +332,7 @@ _FROM = {
 
 
 def _strike(play: Play, member: str, fault: str) -> None:
-    server = play.world.servers[member]
+    server = play.world.mine.servers[member]
     guest = play.world.emulation.state.guests.get(server)
     if guest is not None and guest.condition == _FROM[fault]:
         play.world.tell(f"guest of {member}: {fault}")
@@ -336,6 +373,21 @@ def ordered(play: Play, random: Random) -> None:
     play.on_executor(random, "order", lambda each: play.world.order(each, action, words))
 
 
+@_move(7)
+def neighbour_moves(play: Play, random: Random) -> None:
+    """The other project moves its group, or has an alarm about it."""
+    to, ordered_one = random.choice(MEMBERS), random.random() < 0.6
+    action = orders.Begin(GROUP, to=to, because="a neighbour wants it")
+
+    def work(each: Executor) -> None:
+        if ordered_one:
+            play.world.order(each, action, f"to {to}")
+        else:
+            play.world.alarm(each, to)
+
+    play.on_executor(random, "neighbour", work, play.world.neighbour)
+
+
 @_move(6)
 def rehearsed(play: Play, random: Random) -> None:
     """Somebody rehearses a failover."""
@@ -363,7 +415,7 @@ def by_hand(play: Play, random: Random) -> None:
 
 
 def _act(play: Play, member: str, what: str) -> None:
-    path = f"/compute/v2.1/servers/{play.world.servers[member]}"
+    path = f"/compute/v2.1/servers/{play.world.mine.servers[member]}"
     if what == "delete":
         # Of a server that writes on a host that Nova does not reach, Cinder lets go what it has.
         play.oracle.forgiven.add("write_to_lost_volume")
@@ -380,8 +432,9 @@ def by_api(play: Play, method: str, path: str, body: Any) -> None:
 @_move(3)
 def stack_by_hand(play: Play, _random: Random) -> None:
     """Somebody updates the stack, with the parameter as it was."""
+    play.oracle.forgiven.add("still updated")
     for stack in list(play.world.emulation.state.stacks.values()):
-        if stack.name == GROUP and not stack.deleted:
+        if stack.project_id == play.world.mine.id and not stack.deleted:
             path = f"/orchestration/v1/{stack.project_id}/stacks/{GROUP}/{stack.id}"
             by_api(play, "PATCH", path, {"parameters": {}})
 
@@ -411,3 +464,4 @@ def heal(play: Play) -> None:
         world.executors.append(world.spare.pop(0))
     for each in world.executors:
         each.process.frozen_until = min(each.process.frozen_until, world.scheduler.now)
+        each.process.clock = 0.0

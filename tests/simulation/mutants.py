@@ -15,15 +15,18 @@ import importlib.util
 import os
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 PACKAGE = "mistral_failover"
 PLAYS = 300
-"""The plays in which a mutant has to be found, unless a time is given."""
+"""The plays in which the oracle has to find a mutant, unless another number is given."""
+COMPARED = 60
+"""So many of them are compared with the specification if it does not."""
 
 
 @dataclass(frozen=True)
@@ -242,27 +245,52 @@ def main() -> int:
     """Play with each mutant until it is found; exit code 1 if one is not."""
     parser = argparse.ArgumentParser(prog="simulation.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these")
-    parser.add_argument("--seconds", type=float, help="for each, at most; by default 300 plays")
+    parser.add_argument("--plays", type=int, default=PLAYS, help="at most, with each")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     missed = 0
-    print(f"{'mutant':28} {'plays':>6} {'s':>6}  found by")
+    print("| mutant | found by | plays |\n|---|---|---|", flush=True)
     for name in chosen.names or BY_NAME:
-        begun = time.monotonic()
-        command = [sys.executable, "-m", "simulation", "--mutant", name, "--until-broken"]
-        limit = ["--count", str(PLAYS)] if chosen.seconds is None else []
-        command += limit or ["--seconds", str(chosen.seconds)]
-        command += ["--seed", str(chosen.seed), "--quick"]
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
-        lines = ended.stdout.splitlines()
-        found = next((line for line in lines if line.startswith("seed ")), "")
-        plays = next((line.split()[0] for line in lines if " plays, " in line), "?")
-        if not found:
-            missed += 1
-            found = "NOT FOUND " + ended.stderr.strip()[-300:]
-        print(f"{name:28} {plays:>6} {time.monotonic() - begun:6.1f}  {found[:150]}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            plays, found = _play(name, chosen.seed, chosen.plays, Path(folder) / "plays")
+            if not found:
+                (Path(folder) / "tlc").mkdir()
+                plays, found = _compare(Path(folder) / "plays", Path(folder) / "tlc")
+        missed += not found
+        print(f"| {name}: {BY_NAME[name].what} | {found or 'NOT FOUND'} | {plays} |", flush=True)
     return 1 if missed else 0
+
+
+def _play(name: str, seed: int, plays: int, folder: Path) -> tuple[int, str]:
+    """Return how many plays there were until the oracle found a mutant, and what it said."""
+    command = [sys.executable, "-m", "simulation", "--mutant", name, "--until-broken", "--quick"]
+    command += ["--seed", str(seed), "--count", str(plays), "--save", str(folder)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    lines = ended.stdout.splitlines()
+    found = next((line for line in lines if line.startswith("seed ")), "")
+    count = next((int(line.split()[0]) for line in lines if " plays, " in line), 0)
+    if not count:
+        found = f"no play: {ended.stderr.strip()[-300:]}"
+    return count, found.partition(": ")[2][:100]
+
+
+def _compare(folder: Path, empty: Path) -> tuple[int, str]:
+    """Return how many plays were compared with the specification until one was none of its
+    behaviours, and what that one did."""
+    from spec import tlc, trace
+
+    if why := tlc.missing():
+        return 0, f"NOT FOUND by the oracle; for the specification {why}"
+    runs = []
+    for each in sorted(folder.iterdir(), key=lambda each: int(each.name))[:COMPARED]:
+        with suppress(trace.LeftOut):
+            runs.append(trace.read(each))
+    wrong = trace.unfit(runs, empty)
+    if not wrong:
+        return len(runs), ""
+    first = min(wrong)
+    return first + 1, f"the specification: {runs[first].records[wrong[first]]}"
 
 
 if __name__ == "__main__":

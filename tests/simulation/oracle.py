@@ -5,16 +5,26 @@ ledgers. Of the engine it reads only what it tells a person: status.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mistral_failover import defects
-from mistral_failover.lab.emulator import guests
 from mistral_failover.model.observation import fresh_for
 from simulation.scheduler import BEGIN
-from simulation.world import GROUP, SWEEP_EVERY, World
+from simulation.world import SWEEP_EVERY, Project, World
+
+_TOLD = """select j.id, j.at, g.project_id, j.kind, j.sentence, j.traversal_id, j.resource_id
+    from failover_journal j join failover_groups g on g.id = j.group_id where j.id > ?
+    order by j.id"""
+_BEGUN = re.compile(r"(Start|Stop) \S+ on (\S+): (started|continued)")
+_RELEASED = re.compile(r"(Detach|Stop) \S+ (?:from|on) (\S+): done")
+_FENCED = re.compile(r"Fence (\S+): done")
+_LEASE = 60.0
+"""Seconds: more than a lease. Who could renew it for so long is no dead owner."""
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 TWO_LOOKS = fresh_for(60.0) + SWEEP_EVERY
 """Seconds for which status may say SERVING of what does not serve: two looks at a group at rest,
@@ -32,7 +42,17 @@ class Oracle:
     _read: int = 0
     _holds: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _writes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _down_since: float | None = None
+    _down_since: dict[str, float] = field(default_factory=dict)
+    _journal: int = 0
+    _runs: set[str] = field(default_factory=set)
+    _crashed: set[str] = field(default_factory=set)
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _fenced: dict[str, int] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+    _updated: dict[str, str] = field(default_factory=dict)
+    _steps: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _sent: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    _project_of: dict[str, str] = field(default_factory=dict)
     _ran: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
@@ -44,26 +64,105 @@ class Oracle:
 
     def look(self) -> None:
         """Read what is new in the ledgers."""
+        self._learn()
         events = self.world.emulation.audit.since(self._read)
         self._read += len(events)
-        for event in events:
+        told = self.world.store.rows(_TOLD, self._journal)
+        for at, event in sorted(
+            [(each["t"], each) for each in events] + [(each[1], each) for each in told],
+            key=lambda each: each[0],
+        ):
+            if isinstance(event, tuple):
+                self._journal = max(self._journal, event[0])
+                self._judge(*event[1:])
+                continue
             for rule in self._broken_by(event):
                 if rule.partition(":")[0] not in self.forgiven:
-                    self.breaks(f"{event['t'] - BEGIN:.1f}: {rule}")
-        serving = self.serving()
-        if len(serving) == 1:
-            self._down_since = None
-        elif self._down_since is None:
-            self._down_since = self.world.scheduler.now
+                    self.breaks(f"{at - BEGIN:.1f}: {rule}")
+        for project in (self.world.mine, self.world.neighbour):
+            if len(project.serving()) == 1:
+                self._down_since.pop(project.id, None)
+            else:
+                self._down_since.setdefault(project.id, self.world.scheduler.now)
+
+    def _learn(self) -> None:
+        state = self.world.emulation.state
+        things: list[Any] = [*state.servers.values(), *state.volumes.values()]
+        for each in [*things, *state.stacks.values()]:
+            self._project_of.setdefault(each.id, each.project_id)
+
+    def _strange(self, project: str | None, text: str) -> str | None:
+        """Return what a text names of another project than its own; None if it names nothing."""
+        for each in _ID.findall(text):
+            if self._project_of.get(each, project) != project:
+                return str(each)
+        return None
+
+    def told(self, project: Project, text: str) -> None:
+        """Look whether a text that a project can read is about itself."""
+        if strange := self._strange(project.id, text):
+            self.breaks(f"crossing: {strange} of another project is in what it is told")
 
     def breaks(self, what: str) -> None:
         """Note a promise that is broken."""
         self.world.tell(f"BROKEN {what}")
         self.broken.append(what)
 
+    def _faulty(self, event: Mapping[str, Any]) -> None:
+        what, servers = event["fault"], [event["id"]]
+        if event["target"] == "host":
+            state = self.world.emulation.state
+            servers = [each.id for each in state.servers.values() if each.host == event["id"]]
+        if what == "power_off":
+            self._runs.difference_update(servers)
+        elif what == "crash":
+            self._crashed.update(servers)
+        elif what == "revive":
+            self._crashed.difference_update(servers)
+
+    def _judge(self, at: float, *row: Any) -> None:
+        """Judge what the journal tells people by what the ledgers had until then."""
+        project, kind, sentence, traversal, resource = row
+        own = self.world.neighbour if project == self.world.neighbour.id else self.world.mine
+        self.told(own, sentence)
+        wrong = None
+        if kind == "steal":
+            host = sentence.rpartition("@")[2].partition(":")[0]
+            wrong = "live owner" if self.world.able(host, at - _LEASE) else None
+        elif kind == "started":
+            self._open.add(resource)
+            if begun := _BEGUN.match(sentence):
+                key = own.servers[begun[2]], begun[1].lower()
+                if begun[3] == "started" or self._steps.get(key) != traversal:
+                    self._sent.pop(key, None)
+                self._steps[key] = traversal
+        elif kind == "done":
+            wrong = "done again" if resource not in self._open else self._untrue(own, sentence)
+            self._open.discard(resource)
+        if wrong and wrong not in self.forgiven:
+            self.breaks(f"{at - BEGIN:.1f}: {wrong}: {sentence}")
+
+    def _untrue(self, own: Project, sentence: str) -> str | None:
+        """Return why what the journal says is done is not so; None if it may be."""
+        if fenced := _FENCED.match(sentence):
+            server = own.servers[fenced[1]]
+            self._fenced[server] = self._epochs.get(server, 0)
+            return "proof: its guest runs" if server in self._runs - self._crashed else None
+        if released := _RELEASED.match(sentence):
+            server = own.servers[released[2]]
+            if released[1] == "Detach":
+                return "still attached" if server in self._holds[own.volume] else None
+            return "still writes" if server in self._writes[own.id] else None
+        if sentence.startswith("Update the stack") and own.id in self._updated.values():
+            return "still updated"
+        return None
+
     def _broken_by(self, event: Mapping[str, Any]) -> Iterator[str]:
         kind = event["kind"]
-        if kind == "violation":
+        if kind == "request" and event["project_id"] is not None:
+            if strange := self._strange(event["project_id"], event["path"]):
+                yield f"crossing: {event['method']} by another project than that of {strange}"
+        elif kind == "violation":
             yield f"{event['rule']}: the cloud saw it"
         elif kind == "attached":
             held = self._holds[event["volume"]]
@@ -73,56 +172,66 @@ class Oracle:
         elif kind == "detached":
             self._holds[event["volume"]].discard(event["server"])
         elif kind == "application_started":
-            running = self._writes[event["application"]]
+            running = self._writes[self._project_of[event["server"]]]
             running.add(event["server"])
             if len(running) > 1:
                 yield "two writers: an application runs on two servers"
         elif kind in ("application_stopped", "application_ended"):
-            self._writes[event["application"]].discard(event["server"])
+            self._writes[self._project_of[event["server"]]].discard(event["server"])
+        elif kind == "guest_started":
+            self._runs.add(event["server"])
+            self._crashed.discard(event["server"])
+        elif kind in ("server_stopped", "guest_destroyed"):
+            self._runs.discard(event["server"])
+        elif kind == "transition_started" and event["name"] == "patch":
+            self._updated[event["operation"]] = self._project_of[event["stack"]]
+        elif kind == "transition_finished":
+            self._updated.pop(event["operation"], None)
+        elif kind == "fault":
+            self._faulty(event)
         elif kind == "command_started":
+            server, epoch = event["server"], event["epoch"]
+            self._epochs[server] = max(epoch, self._epochs.get(server, 0))
+            if epoch <= self._fenced.get(server, -1):
+                yield "old epoch: a command of before the fence runs"
+            sent = self._sent[server, event["command"]]
+            if not event.get("rehearsal"):
+                sent.add(event["id"])
+            if len(sent) > 1:
+                yield "anew: a step sent a second command"
             self._ran[event["id"]] += 1
             if self._ran[event["id"]] > 1:
                 yield "twice: a command ran again"
         elif kind == "command_died":
             self._ran[event["id"]] -= 1
 
-    def serving(self) -> list[str]:
-        """Return the members that serve: their guests run the application with the volume."""
-        emulation = self.world.emulation
-        found = []
-        for member, server in self.world.servers.items():
-            guest = emulation.state.guests.get(server)
-            if guest is None or not guests.runs(emulation, guest) or guest.condition == "hung":
-                continue
-            if GROUP in guest.applications and self.world.volume in guest.volumes:
-                found.append(member)
-        return found
-
-    def said(self, status: Mapping[str, Any]) -> None:
+    def said(self, project: Project, status: Mapping[str, Any]) -> None:
         """Compare what status told a person with the truth."""
-        if status["service"]["status"] != "SERVING" or self._down_since is None:
+        since = self._down_since.get(project.id)
+        if status["service"]["status"] != "SERVING" or since is None:
             return
-        down = self.world.scheduler.now - self._down_since
+        down = self.world.scheduler.now - since
         if down > TWO_LOOKS:
             self.breaks(f"SERVING was said although nothing had served for {down:.0f} s")
 
     def left(self) -> str | None:
         """Return what a rehearsal has left behind; None if nothing is there."""
         state = self.world.emulation.state
-        copies = [each for each in state.volumes if each != self.world.volume]
+        own = {self.world.mine.volume, self.world.neighbour.volume}
+        copies = [each for each in state.volumes if each not in own]
         running = [each.server_id for each in state.guests.values() if each.rehearsed]
         if copies or state.snapshots or running:
             things = f"{len(copies)} volumes, {len(state.snapshots)} snapshots"
             return f"a rehearsal left {things}, and runs on {len(running)} servers"
         return None
 
-    def at_rest(self, status: Mapping[str, Any]) -> str | None:
+    def at_rest(self, project: Project, status: Mapping[str, Any]) -> str | None:
         """Return what is wrong with a group that says it reached its goal; None if nothing is."""
         (active,) = status["roles"].values() if status["roles"] else (None,)
-        serving = self.serving()
+        serving = project.serving()
         if serving != [active]:
             return f"COMPLETE on {active}, but {serving or 'no member'} serves"
         for stack in self.world.emulation.state.stacks.values():
-            if stack.name == GROUP and stack.parameters.get("active") != active:
+            if stack.project_id == project.id and stack.parameters.get("active") != active:
                 return f"COMPLETE on {active}, but the stack has {stack.parameters.get('active')}"
         return None

@@ -57,7 +57,7 @@ def _start(show: Play, need: Need, random: Random) -> None:
 def _recover(show: Play, need: Need, random: Random) -> None:
     """Recover it where it is healthy: its server runs."""
     (member,) = need.value("member")
-    guest = show.world.emulation.state.guests.get(show.world.servers[member])
+    guest = show.world.emulation.state.guests.get(show.world.mine.servers[member])
     if guest is not None and guests.answers(show.world.emulation, guest):
         begin = orders.Begin(GROUP, lost=[], recovered=[member], because=_WHY)
         _order(show, random, begin, f"recover {member}")
@@ -73,7 +73,7 @@ def _confirm(show: Play, need: Need, random: Random) -> None:
     """Make sure first: the host is switched off, and comes back minutes later."""
     (member,) = need.value("member")
     world = show.world
-    guest = world.emulation.state.guests.get(world.servers[member])
+    guest = world.emulation.state.guests.get(world.mine.servers[member])
     if guest is not None:
         host = guest.host
         world.strike(faults.strike_host, host, "power_off")

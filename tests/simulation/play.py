@@ -16,6 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -28,7 +29,7 @@ from simulation import moves, people
 from simulation.moves import MOVES, Play
 from simulation.oracle import Oracle
 from simulation.scheduler import BEGIN
-from simulation.world import GROUP, SWEEP_EVERY, World
+from simulation.world import GROUP, SWEEP_EVERY, Project, World
 
 LASTS = 150.0
 """Seconds within which moves happen, at most."""
@@ -54,7 +55,7 @@ class Plan:
         """When, number and name of each move, in their order."""
         random = Random(f"{self.seed} moves")
         names, weights = list(MOVES), [weight for _, weight in MOVES.values()]
-        lasts = random.choice((4.0, 12.0, 40.0, LASTS))
+        lasts = random.choice((3.0, 6.0, 12.0, 40.0, LASTS))
         drawn = [(0.0, 0, random.choice(_FIRST))]
         drawn += [
             (random.uniform(0.0, lasts), number, random.choices(names, weights)[0])
@@ -152,23 +153,27 @@ def _until(
         if scheduler.now >= next_sweep:
             next_sweep += SWEEP_EVERY
             if (executor := show.executor(random)) is not None:
-                executor.begin("sweep", show.world.sweep)
+                for project in (show.world.mine, show.world.neighbour):
+                    executor.of(project).begin("sweep", show.world.sweep)
         if scheduler.now >= next_look:
             next_look += _LOOK
             _status(show, random)
+            _status(show, random, show.world.neighbour)
     return next_sweep, next_look
 
 
-def _status(show: Play, random: Random) -> Mapping[str, Any] | None:
-    """Ask for status, as a person does; None without an answer at once."""
+def _status(show: Play, random: Random, project: Project | None = None) -> Mapping[str, Any] | None:
+    """Ask for status, as a person of a project does; None without an answer at once."""
     found: list[Mapping[str, Any]] = []
     if (executor := show.executor(random)) is None:
         return None
+    executor = executor.of(project or show.world.mine)
 
     def ask(each: Any) -> None:
         answer = each.run(report_actions.Status(GROUP))
         if not isinstance(answer, Result):
-            show.oracle.said(answer)
+            show.oracle.told(each.project, json.dumps(answer, default=str))
+            show.oracle.said(each.project, answer)
             found.append(answer)
 
     executor.begin("status", ask)
@@ -212,18 +217,22 @@ def _waits(status: Mapping[str, Any]) -> bool:
 def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:
     if status["status"] != "COMPLETE":
         return f"it is {status['status']}: {status['reason']}"
-    return show.oracle.at_rest(status) or show.oracle.left()
+    return show.oracle.at_rest(show.world.mine, status) or show.oracle.left()
 
 
-def in_child(world: World, plan: Plan, *, lines: bool = False) -> Outcome:
-    """Play in a child process, and return what came of it."""
+def in_child(world: World, plan: Plan, *, lines: bool = False, keep: Path | None = None) -> Outcome:
+    """Play in a child process, and return what came of it. ``keep``: a folder for the store and the
+    cloud's ledger as the play left them, as a drill keeps its own."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
             os.close(reading)
             try:
                 world.fork()
+                since = world.scheduler.now
                 outcome = play(world, plan)
+                if keep is not None:
+                    world.save(keep, since)
             except BaseException as error:  # noqa: BLE001 - the parent tells
                 trace = "".join(traceback.format_exception(error)[-6:])
                 outcome = Outcome(plan.seed, [f"the simulation raised {error!r}"], lines=[trace])

@@ -28,6 +28,8 @@ class Process:
     pid: int
     alive: bool = True
     frozen_until: float = 0.0
+    clock: float = 0.0
+    """By how many seconds its host's wall clock is wrong."""
     globals: dict[int, Any] = field(default_factory=dict)
     ends: list[Callable[[], None]] = field(default_factory=list)
     """What happens outside when it is killed, such as the end of its connections."""
@@ -92,6 +94,10 @@ class Scheduler:
         process.frozen_until = max(process.frozen_until, self.now + seconds)
         if self.process is process:
             self.turn()
+
+    def wall(self) -> float:
+        """Return what the wall clock says that the running task reads."""
+        return self.now + self.process.clock
 
     # -- tasks
 

@@ -48,15 +48,17 @@ def _install_time(scheduler: Scheduler) -> None:
     def now(*_: Any) -> float:
         return scheduler.now
 
-    def nanoseconds(*_: Any) -> int:
-        return int(scheduler.now * 1e9)
+    def read(clock: int) -> float:
+        return scheduler.wall() if clock == time.CLOCK_REALTIME else scheduler.now
 
     parts: Any = time
-    parts.time = parts.monotonic = parts.perf_counter = parts.clock_gettime = now
-    parts.time_ns = parts.monotonic_ns = parts.perf_counter_ns = nanoseconds
+    parts.time, parts.monotonic, parts.perf_counter = scheduler.wall, now, now
+    parts.clock_gettime = read
+    for name in ("time", "monotonic", "perf_counter"):
+        setattr(time, f"{name}_ns", _nanoseconds(getattr(time, name)))
     parts.sleep = scheduler.sleep
     for name in ("gmtime", "localtime"):
-        setattr(time, name, _of_now(getattr(time, name), now))
+        setattr(time, name, _of_now(getattr(time, name), scheduler.wall))
 
     real: Any = calendar.datetime
 
@@ -70,13 +72,17 @@ def _install_time(scheduler: Scheduler) -> None:
     class datetime(real, metaclass=_Kind):  # type: ignore[misc]  # noqa: N801 - its place
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return cls.fromtimestamp(scheduler.now, tz)
+            return cls.fromtimestamp(scheduler.wall(), tz)
 
         @classmethod
         def utcnow(cls) -> Any:
-            return cls.fromtimestamp(scheduler.now, calendar.UTC).replace(tzinfo=None)
+            return cls.fromtimestamp(scheduler.wall(), calendar.UTC).replace(tzinfo=None)
 
     calendar.datetime = datetime  # type: ignore[misc]
+
+
+def _nanoseconds(seconds: Callable[[], float]) -> Callable[[], int]:
+    return lambda: int(seconds() * 1e9)
 
 
 def _of_now(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:

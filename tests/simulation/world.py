@@ -7,11 +7,13 @@ Import this only after `simulation.standard_library` is installed; `simulation._
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from mistral_failover.actions import rehearsals as rehearsal_actions
 from mistral_failover.actions import reports as report_actions
 from mistral_failover.cloud import clients, session, transport
 from mistral_failover.cloud.waits import ConcurrentWaits
-from mistral_failover.lab.emulator import alarming
+from mistral_failover.lab.emulator import alarming, guests
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError, write_clouds_yaml
 from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.latency import profile
@@ -83,6 +85,8 @@ class Store:
         """Until when the store does not answer a process, by its name."""
         self.unanswered: dict[str, int] = {}
         """Of how many commits a process does not hear that they took effect."""
+        self.hindered: dict[str, float] = {}
+        """When a process last did not get what it asked for, by its name."""
 
     def open(self, process: Process, database: product_database.Database) -> None:
         """Let a process use it."""
@@ -105,11 +109,13 @@ class Store:
             # Time passes: what a transaction records is before what its process does next.
             self._scheduler.sleep(self._scheduler.random.uniform(0.001, 0.003))
             if self.away.get(process.name, 0.0) > self._scheduler.now:
+                self.hindered[process.name] = self._scheduler.now
                 raise _lost()
 
         def committed(_connection: sa.Connection) -> None:
             if self.unanswered.get(process.name, 0) > 0:
                 self.unanswered[process.name] -= 1
+                self.hindered[process.name] = self._scheduler.now
                 _connection.connection.driver_connection.execute("COMMIT")  # type: ignore[union-attr]
                 raise _lost()
 
@@ -133,12 +139,16 @@ class Store:
         for engine in self._engines:
             engine.dispose(close=False)
         folder = Path(tempfile.mkdtemp(prefix="failover-simulation-", dir=_memory()))
+        self.copy(folder / "store.sqlite")
+        self.folder, self.file = folder, folder / "store.sqlite"
+
+    def copy(self, file: Path) -> None:
+        """Copy what is in it into a new file."""
         with (
             contextlib.closing(sqlite3.connect(self.file)) as source,
-            contextlib.closing(sqlite3.connect(folder / "store.sqlite")) as target,
+            contextlib.closing(sqlite3.connect(file)) as target,
         ):
             source.backup(target)
-        self.folder, self.file = folder, folder / "store.sqlite"
 
     def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
         """Return what is in it, past the product's own code."""
@@ -164,12 +174,58 @@ def _lost() -> sa.exc.OperationalError:
     return sa.exc.OperationalError(None, None, error)
 
 
-class Executor:
-    """A simulated host of Mistral: it runs actions."""
+@dataclass(eq=False)
+class Project:
+    """A project with a group; the names of everything in it are those of any other one's. Without a
+    token it is that of a Mistral whose authentication is off."""
 
-    def __init__(self, world: World, process: Process) -> None:
+    emulation: Emulation
+    id: str
+    token: str | None = None
+    volume: str = ""
+    _servers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def context(self) -> ActionContext:
+        """What Mistral says of a request of its users."""
+        security = SecurityContext()
+        if self.token is not None:
+            uri = f"{URL}/identity/v3"
+            security = SecurityContext(auth_uri=uri, auth_token=self.token, project_id=self.id)
+        return ActionContext(security, ExecutionContext())
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """The members' servers as the stack has them now, by member; of one that was deleted, the
+        last one."""
+        for server in self.emulation.state.servers.values():
+            if server.project_id == self.id and server.owner is not None:
+                self._servers[server.owner[1]] = server.id
+        return self._servers
+
+    def serving(self) -> list[str]:
+        """Return the members that serve: their guests run the application with the volume."""
+        found = []
+        for member, server in self.servers.items():
+            guest = self.emulation.state.guests.get(server)
+            if guest is None or not guests.runs(self.emulation, guest) or guest.condition == "hung":
+                continue
+            if GROUP in guest.applications and self.volume in guest.volumes:
+                found.append(member)
+        return found
+
+
+class Executor:
+    """A simulated host of Mistral: it runs actions, of a project."""
+
+    def __init__(self, world: World, process: Process, project: Project | None = None) -> None:
         self.world, self.process = world, process
-        self.context = ActionContext(SecurityContext(), ExecutionContext())
+        self.project = project or world.mine
+        self.context = self.project.context
+
+    def of(self, project: Project) -> Executor:
+        """Return the same host at work for a project."""
+        return Executor(self.world, self.process, project)
 
     def run(self, action: Any) -> Any:
         """Run an action in the present task, which is of this executor."""
@@ -204,8 +260,8 @@ class World:
         self.emulation._disks = self.store.folder / "disks"
         self.executors: list[Executor] = []
         self.spare: list[Executor] = []
-        self.volume = ""
-        self._servers: dict[str, str] = {}
+        self.mine, self.neighbour = Project(self.emulation, ""), Project(self.emulation, "")
+        """That of the play's group, and another one, which has the same of its own."""
         self.delivered_twice = 0
         """How many of the next chains Mistral also gives to another executor."""
         self.ambushes: dict[str, Callable[[Process], None]] = {}
@@ -228,6 +284,15 @@ class World:
         shutil.copytree(self.emulation._disks, disks)
         self.emulation._disks = disks
 
+    def save(self, folder: Path, since: float) -> None:
+        """Keep the store and the cloud's ledger in a folder, as a drill does in its own, and since
+        when this was a play."""
+        (folder / "cloud").mkdir(parents=True)
+        self.store.copy(folder / "failover.sqlite")
+        lines = (json.dumps(event) + "\n" for event in self.emulation.audit.since(0))
+        (folder / "cloud" / "audit.jsonl").write_text("".join(lines))
+        (folder / "since").write_text(str(since))
+
     def remove(self) -> None:
         """Remove what it has on disk."""
         self.emulation.stop()
@@ -247,15 +312,6 @@ class World:
         at, process = self.scheduler.now - BEGIN, self.scheduler.process.name
         self.journal.append(f"{at:10.3f} {process:6} {what}")
 
-    @property
-    def servers(self) -> dict[str, str]:
-        """The members' servers as the stack has them now, by member; of one that was deleted, the
-        last one."""
-        for server in self.emulation.state.servers.values():
-            if server.owner is not None and server.owner[1] in MEMBERS:
-                self._servers[server.owner[1]] = server.id
-        return self._servers
-
     # -- building
 
     def build(self, executors: int = 2, spare: int = 6) -> None:
@@ -266,9 +322,13 @@ class World:
             made = Executor(self, process)
             self._within(process, lambda: self._connect(process, settings_of))  # noqa: B023
             (self.executors if number <= executors else self.spare).append(made)
-        self._within(self.scheduler.world, self._make_stack)
         first = self.executors[0]
-        self._within(first.process, lambda: self._define(first))
+        for project in (self.mine, self.neighbour):
+            self._within(self.scheduler.world, lambda: self._make_stack(project))  # noqa: B023
+            self._within(first.process, lambda: self._define(first.of(project)))  # noqa: B023
+        ((self.group_id,),) = self.store.rows(
+            "select id from failover_groups where project_id <> ?", self.neighbour.id
+        )
         for executor in (*self.executors, *self.spare):
             self._within(executor.process, lambda: self._use(executor))  # noqa: B023
         self._close_agents()
@@ -295,14 +355,20 @@ class World:
         self.store.open(process, made.database)
         product_process._runtimes[of] = made
 
-    def _make_stack(self) -> None:
-        client = EmulatorClient(URL)
+    def _make_stack(self, project: Project) -> None:
+        name = "demo" if project is self.mine else "neighbour"
+        client = EmulatorClient(URL, user=name, password=name)
         client._http.mount("http://", self.wire)
+        if project is self.neighbour:
+            client.add_user(name)
+            project.token = client.mint_token(user=name, expires_in=1e7)
         client.create_stack(GROUP, STACK)
-        client.add_application(
-            GROUP, start="start", stop="stop", status="status", needs_volume=True, stack=GROUP
-        )
-        self.volume = client.resources(GROUP)["data_volume"]["physical_resource_id"]
+        project.id = client._project_id
+        if project is self.mine:
+            client.add_application(
+                GROUP, start="start", stop="stop", status="status", needs_volume=True
+            )
+        project.volume = client.resources(GROUP)["data_volume"]["physical_resource_id"]
 
     def _define(self, executor: Executor) -> None:
         self.scheduler.sleep(30.0)
@@ -311,7 +377,6 @@ class World:
             executor.run(order_actions.Begin(GROUP, to="db_a", because="it begins"))
         )
         self.drive(executor, begun["traversal"])
-        ((self.group_id,),) = self.store.rows("select id from failover_groups")
 
     def _use(self, executor: Executor) -> None:
         """Do what plays do, there and back, so that they begin with statements that are compiled
@@ -323,15 +388,16 @@ class World:
             self.alarm(executor, "db_b")
             self.sweep(executor)
             self.order(executor, order_actions.Switchover(GROUP, to="db_c", because="tried"), "to")
-            path = f"/compute/v2.1/servers/{self.servers['db_b']}/action"
+            path = f"/compute/v2.1/servers/{self.mine.servers['db_b']}/action"
             self.request("POST", path, {"os-start": None})
             self.scheduler.sleep(10.0)
             recover = order_actions.Begin(GROUP, lost=[], recovered=["db_b"], because="tried")
             self.order(executor, recover, "recovered")
             self.order(executor, order_actions.Rollback(GROUP, because="tried"), "back")
             self.order(executor, order_actions.Switchover(GROUP, to="db_a", because="tried"), "to")
-        self.sweep(executor)
-        self.accepted(executor.run(report_actions.Status(GROUP)))
+        for each in (executor, executor.of(self.neighbour)):
+            self.sweep(each)
+            self.accepted(each.run(report_actions.Status(GROUP)))
         self.scheduler.sleep(100.0)
 
     def _within(self, process: Process, work: Callable[[], None]) -> None:
@@ -345,6 +411,14 @@ class World:
         self.scheduler.run(self.scheduler.now + 600.0, lambda: bool(over))
         if not over:
             raise AssertionError("the world was not built: " + "\n".join(self.journal[-20:]))
+
+    def able(self, host: str, since: float) -> bool:
+        """Return whether a process has lived, and had the state store, since then."""
+        for each in self.executors:
+            if each.process.name == host and each.process.alive:
+                hindered = max(each.process.frozen_until, self.store.hindered.get(host, 0.0))
+                return hindered < since
+        return False
 
     def strike(self, fault: Callable[..., None], *what: str) -> None:
         """Let something happen to a guest or host, in the emulated cloud's own loop."""
@@ -369,10 +443,10 @@ class World:
 
     def drive(self, executor: Executor, traversal: str) -> Any:
         """Carry a traversal out as the tasks of a chain do, until it ends or its task fails."""
-        others = [each for each in self.executors if each.usable and each is not executor]
+        others = [e for e in self.executors if e.usable and e.process is not executor.process]
         if self.delivered_twice and others:
             self.delivered_twice -= 1
-            other = self.scheduler.random.choice(others)
+            other = self.scheduler.random.choice(others).of(executor.project)
             other.begin("chain again", lambda each: self.drive(each, traversal))
         while True:
             answer = executor.run(recovery_actions.Advance(traversal, "end"))
@@ -409,7 +483,8 @@ class World:
 
     def alarm(self, executor: Executor, member: str) -> None:
         """Deliver an alarm about a member as `failover.on_alarm` does."""
-        body = alarming.webhook_body(self.emulation, self.servers[member], "server_lost")
+        server = executor.project.servers[member]
+        body = alarming.webhook_body(self.emulation, server, "server_lost")
         self.tell(f"alarm about {member}")
         self._admit(executor, lambda: alarm_actions.Admit(body))
 

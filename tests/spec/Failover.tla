@@ -20,7 +20,7 @@ CONSTANTS
   Margin,     \* ticks: lease_margin
   CallMax,    \* ticks: http_timeout
   Late,       \* ticks: repeat_after; how long a service may hold a request
-  Budget,     \* how often at most: [crash, freeze, away, fail, slow, drop |-> number]
+  Budget,     \* how often at most: [crash, freeze, away, fail, slow, drop, drift |-> number]
   Mistakes    \* {}: as the code is. What each mistake does is found by its name
 
 VARIABLES
@@ -381,6 +381,18 @@ Start ==
        /\ back' = [m \in Members |-> IF m \in db.goal.lost \ g.lost THEN back[m] + 1 ELSE back[m]]
     /\ UNCHANGED <<wk, calls, par, left, bad>>
 
+(* What serves has ended by itself, or the stack was changed by hand: a look finds it, and the same goal
+   is given again (recovery/observe.py). *)
+Repair == \E kinds \in {{"app"}, {"par"}, {"app", "par"}} :
+    LET found(r) == r.nm.k \in kinds /\ r.st = "COMPLETE" /\ r.act \in {"CREATE", "UPDATE"} IN
+    /\ db.st = "COMPLETE" /\ db.goal # NoGoal
+    /\ Use("drift")
+    /\ db' = Begin([db EXCEPT !.recs = [i \in 1..Len(@) |-> IF found(@[i])
+                      THEN [@[i] EXCEPT !.act = "UPDATE", !.st = "FAILED"] ELSE @[i]]], db.goal)
+    /\ run' = IF "app" \in kinds THEN run \ {db.goal.act} ELSE run
+    /\ par' = IF "par" \in kinds THEN "" ELSE par
+    /\ UNCHANGED <<wk, calls, att, off, known, srv, back, next, bad>>
+
 (* A late request has stopped a server that is wanted: a person starts it. *)
 SwitchOn == \E m \in off \ db.goal.lost :
     /\ off' = off \ {m}
@@ -417,7 +429,7 @@ Rested ==
         all == vols \o <<[nm |-> App, mem |-> First, req |-> 1..n], [nm |-> Par, mem |-> "", req |-> {n + 1}]>>
     IN  [i \in 1..(n + 2) |-> [NewRecord EXCEPT !.nm = all[i].nm, !.mem = all[i].mem, !.req = all[i].req,
             !.act = "CREATE", !.tok = 1, !.gv = Resting, !.val = ValueOf(all[i].nm, Resting)]]
-Init ==
+InitBut(goal, budget) ==
     /\ db = [cur |-> 0, goal |-> IF First = "" THEN NoGoal ELSE Resting, st |-> "COMPLETE",
              nodes |-> <<>>, edges |-> {}, wants |-> <<>>, ep |-> [m \in Members |-> 0],
              recs |-> IF First = "" THEN <<>> ELSE Rested]
@@ -425,10 +437,11 @@ Init ==
     /\ run = (IF First = "" THEN {} ELSE {First})
     /\ par = First /\ off = {} /\ calls = <<>>
     /\ known = [m \in Members |-> 0] /\ srv = [m \in Members |-> 0] /\ back = [m \in Members |-> 0]
-    /\ wk = [w \in Workers |-> Idle] /\ next = 1 /\ left = Budget /\ bad = {}
+    /\ wk = [w \in Workers |-> Idle] /\ next = goal /\ left = budget /\ bad = {}
+Init == InitBut(1, Budget)
 
 Step(w) == Look(w) \/ Send(w) \/ Hear(w) \/ Conclude(w) \/ Abandon(w)
-Next == \/ Start \/ Reopen \/ SwitchOn \/ Effect \/ Tick
+Next == \/ Start \/ Repair \/ Reopen \/ SwitchOn \/ Effect \/ Tick
         \/ \E w \in Workers : Check(w) \/ Step(w) \/ Away(w) \/ Fail(w) \/ Crash(w) \/ Freeze(w) \/ Thaw(w)
 Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ WF_vars(Effect) /\ WF_vars(Tick) /\ WF_vars(Start) /\ WF_vars(SwitchOn)

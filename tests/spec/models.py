@@ -28,6 +28,9 @@ SMALL: Mapping[str, Model] = {
     "a second failover during the first": Model(SECOND, members="abc"),
     "a failover, and the member returns": Model(RETURNS),
     "a failover, and the member returns with a new server": Model(NEW_SERVER),
+    "what serves ends by itself before a failover, or after it; a worker dies": Model(
+        FAILOVER, {"crash": 1, "drift": 1}
+    ),
     "a failover comes to rest, whoever dies": Model(FAILOVER, {"crash": 1}, comes_to_rest=True),
 }
 

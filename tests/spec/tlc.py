@@ -23,7 +23,7 @@ INVARIANTS = (
     "FewTries",
 )
 COMES_TO_REST = "ComesToRest"
-FAULTS = ("crash", "freeze", "away", "fail", "slow", "drop")
+FAULTS = ("crash", "freeze", "away", "fail", "slow", "drop", "drift")
 _STATES = re.compile(r"(\d+) states generated, (\d+) distinct states found, 0 states left")
 _VIOLATED = re.compile(
     r"Error: (?:Invariant (\w+) is violated|(Temporal properties) were violated)"
@@ -78,12 +78,13 @@ class Model:
 @dataclass(frozen=True)
 class Result:
     """What TLC found. ``violated``: the invariant that does not hold, None if all do; ``moves``:
-    the steps of the specification that lead there."""
+    the steps of the specification that lead there; ``said``: all that TLC printed."""
 
     violated: str | None
     generated: int
     distinct: int
     moves: tuple[str, ...]
+    said: str = field(repr=False)
 
 
 def letters(text: str) -> str:
@@ -101,9 +102,13 @@ def quoted(items: Sequence[str]) -> str:
     return sequence([f'"{item}"' for item in items])
 
 
+def budget(faults: Mapping[str, int]) -> str:
+    """Return how often each fault happens at most, as TLA+ has it."""
+    return "[" + ", ".join(f"{name} |-> {faults.get(name, 0)}" for name in FAULTS) + "]"
+
+
 def definitions(model: Model) -> str:
     """Return the values that a configuration of TLC cannot write itself."""
-    budget = ", ".join(f"{name} |-> {model.budget.get(name, 0)}" for name in FAULTS)
     workers = [f"w{number}" for number in range(1, model.workers + 1)]
     return "\n".join(
         [
@@ -112,7 +117,7 @@ def definitions(model: Model) -> str:
             f"M_Goals == {sequence(model.goals)}",
             f"M_Members == {quoted(model.members)}",
             f"M_Volumes == {quoted([f'v{n}' for n in range(1, model.volumes + 1)])}",
-            f"M_Budget == [{budget}]",
+            f"M_Budget == {budget(model.budget)}",
         ]
     )
 
@@ -134,7 +139,7 @@ def configuration(model: Model, specification: str) -> str:
         f"  CallMax = {model.call}",
         f"  Late = {model.late}",
         f"  Mistakes = {{{mistakes}}}",
-        f"INVARIANTS {' '.join(model.invariants)}",
+        *([f"INVARIANTS {' '.join(model.invariants)}"] if model.invariants else []),
         f"PROPERTY {COMES_TO_REST}" if model.comes_to_rest else "SYMMETRY Symmetry",
     ]
     return "\n".join(lines) + "\n"
@@ -172,4 +177,4 @@ def run(folder: Path, module: str, *, limit: float) -> Result:
         raise RuntimeError(f"TLC did not check {module}:\n{done.stdout[-4000:]}{done.stderr}")
     name = None if violated is None else violated[1] or COMES_TO_REST
     generated, distinct = (int(counted[1]), int(counted[2])) if counted else (0, 0)
-    return Result(name, generated, distinct, tuple(_MOVE.findall(done.stdout)))
+    return Result(name, generated, distinct, tuple(_MOVE.findall(done.stdout)), done.stdout)

@@ -618,6 +618,7 @@ PLANNED_REHEARSAL = {
     "gib": 40,
     "limit": 3600.0,
     "consistent": True,
+    "passed_over": [],
 }
 CANNOT_START = "start on db_b ended with 1: postgres: data directory has wrong permissions"
 FAILED_REHEARSAL = rehearsal(

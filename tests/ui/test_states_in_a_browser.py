@@ -108,6 +108,8 @@ REHEARSED = {
             "status": "PASSED",
             "reason": "",
             "to_service": 12.0,
+            "missed_since": None,
+            "passed_over": "",
         }
     ],
     "schedule": "every 7d, between 02:00-05:00 UTC",

@@ -12,6 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 
 from mistral_failover.actions import groups, orders, recovery, rehearsals, reports
+from mistral_failover.cli.rehearsals import lines
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.activation import done
 from support.rehearsed import CONTEXT, latest, rehearsed
@@ -169,6 +170,29 @@ def test_a_failover_ends_a_rehearsal_and_does_not_wait_for_its_cleanup(group: An
     assert not things(group.cloud)["snapshots"]
 
 
+def test_a_rehearsal_that_a_failover_ends_is_off_the_standby_before_the_volumes_come(
+    group: Any,
+) -> None:
+    server = group.server("db_b")
+    group.cloud.set_latency(command_check=60, detach=4)
+    execution = group.start("rehearse", group=group.name)
+
+    def checks() -> bool:
+        events = group.cloud.audit(kind="command_started")
+        return any(e["command"] == "newest_row" and e["server"] == server for e in events)
+
+    until(checks, "no check was run")
+    since = now(group.cloud)
+
+    assert group.run("failover", group=group.name, lost=["db_a"]).state == "SUCCESS"
+
+    kinds = [e["kind"] for e in group.cloud.audit(since) if e.get("server") == server]
+    assert kinds.index("detach_begin") < kinds.index("attach_begin")
+    group.cloud.set_latency(command_check=0, detach=0)
+    group.ended(execution)
+    nothing_left(group)
+
+
 def _rehearsed(group: Any) -> bool:
     return any(g["volumes"] for s, g in group.cloud.guests().items() if s == group.server("db_b"))
 
@@ -261,9 +285,10 @@ def test_the_groups_of_rehearsals_are_shown_nowhere(group: Any) -> None:
     nothing_left(group)
 
 
-def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_instant(
-    protect: Callable[..., Any],
-) -> None:
+@pytest.fixture
+def two_volumes(protect: Callable[..., Any]) -> Any:
+    """A group that is up on db_a, with two volumes."""
+
     def with_logs(stack: dict[str, Any]) -> dict[str, Any]:
         logs = {"type": "OS::Cinder::Volume", "properties": {"size": 2}}
         return {**stack, "resources": {**stack["resources"], "logs_volume": logs}}
@@ -274,6 +299,38 @@ def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_ins
         template=with_logs,
     )
     made.activate()
+    return made
+
+
+def test_copies_are_attached_one_after_the_other_so_that_a_failover_waits_for_one_at_most(
+    two_volumes: Any,
+) -> None:
+    made = two_volumes
+    made.cloud.set_latency(attach=0.5)
+    since = now(made.cloud)
+
+    assert rehearse(made).output["outcome"]["status"] == "PASSED"
+
+    made.cloud.set_latency(attach=0)
+    kinds = [
+        event["kind"]
+        for event in made.cloud.audit(since)
+        if event["kind"] in ("attach_begin", "attached")
+    ]
+    assert kinds == ["attach_begin", "attached"] * 2
+
+
+def test_two_volumes_are_copied_and_the_report_says_that_they_are_not_of_one_instant(
+    two_volumes: Any,
+) -> None:
+    made = two_volumes
     planned = done(rehearsals.PreviewRehearsal(made.name).run(CONTEXT))
     assert (planned["gib"], planned["consistent"]) == (6, False)
-    assert rehearse(made).output["outcome"]["status"] == "PASSED"
+    outcome = rehearse(made).output["outcome"]
+    assert outcome["status"] == "PASSED"
+    assert "not consistent across volumes (within" in dict(lines(outcome))["data of"]
+
+    made.cloud.fault("server", made.server("db_b"), "misconfigured")
+    failed = rehearse(made).output["outcome"]
+    assert (failed["status"], "not of one instant" in failed["reason"]) == ("FAILED", True)
+    made.cloud.fault("server", made.server("db_b"), "repaired")

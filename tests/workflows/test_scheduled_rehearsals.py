@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions import alarms, orders, recovery, suspensions
+from mistral_failover.actions import alarms, orders, recovery, rehearsals, suspensions
 from mistral_failover.cli import status_screen
+from mistral_failover.cli.rehearsals import lines
 from mistral_failover.model import rehearsals as model
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import tables
@@ -47,8 +48,14 @@ def ended(group: Any) -> bool:
 
 def earlier(state: Any, seconds: float) -> None:
     """Let the store have its rehearsals, and what its journals say, from so long ago."""
+    times = (
+        (tables.rehearsals, "began_at"),
+        (tables.rehearsed_roles, "at"),
+        (tables.rehearsed_roles, "tried_at"),
+        (tables.journal, "at"),
+    )
     with state.database.engine.begin() as connection:
-        for table, column in ((tables.rehearsals, "began_at"), (tables.journal, "at")):
+        for table, column in times:
             connection.execute(table.update().values({column: table.c[column] - seconds}))
 
 
@@ -95,6 +102,33 @@ def test_a_group_whose_file_cannot_be_read_does_not_keep_the_others_from_it(
         begun = swept()
 
     assert begun == [scheduled.name]
+
+
+def test_a_member_whose_own_turn_was_missed_is_said(
+    protect: Callable[..., Any], state: Any
+) -> None:
+    group = protect(servers=("db_a", "db_b", "db_c"), rehearsal={"every": "2h", "members": "each"})
+    group.activate()
+    for member in ("db_b", "db_c"):
+        assert group.run("rehearse", group=group.name, to=member).state == "SUCCESS"
+    earlier(state, 3 * 86400)
+    group.cloud.fault("server", group.server("db_b"), "not_isolated")
+    planned = rehearsals.PreviewRehearsal(group.name)
+    until(lambda: done(planned.run(CONTEXT))["roles"] == {"active": "db_c"}, "it is db_b's turn")
+    assert group.run("rehearse", group=group.name).state == "SUCCESS"
+
+    found = group.status()["rehearsal"]
+
+    assert found["missed_since"] is None, "one has just begun"
+    rows = {row["member"]: row for row in found["members"]}
+    assert rows["db_b"]["missed_since"] is not None
+    assert "db_b cannot rehearse" in rows["db_b"]["passed_over"]
+    assert (rows["db_c"]["missed_since"], rows["db_c"]["passed_over"]) == (None, "")
+    said = status_screen.facts(group.status())["rehearsed"]
+    assert "late" in said
+    assert "passed over" in said
+    assert "passed over" in dict(lines(latest(group)))
+    group.cloud.fault("server", group.server("db_b"), "repaired")
 
 
 def test_a_rehearsal_that_should_have_begun_is_said(scheduled: Any, state: Any) -> None:

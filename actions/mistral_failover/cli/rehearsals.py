@@ -161,11 +161,20 @@ def planned_lines(planned: PlannedRehearsal) -> Iterator[tuple[str, str]]:
     )
     yield "starts", ", ".join(planned["applications"])
     yield "checks", ", ".join(planned["checks"]) or "none (name some in the group file: rehearsal)"
+    if planned["passed_over"]:
+        yield "passed over", passed_over(planned)
     if planned["left_out"]:
         yield (
             "left out",
             ", ".join(f"{name} ({kind})" for name, kind in planned["left_out"].items()),
         )
+
+
+def passed_over(planned: PlannedRehearsal) -> str:
+    """Return whose turn came first, and why it is not rehearsed now, in words."""
+    return "\n".join(
+        f"{each['member']} as {each['role']}: {each['why']}" for each in planned["passed_over"]
+    )
 
 
 def _place(of: RehearsedStep | CheckResult, several: bool) -> str:
@@ -179,6 +188,8 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     yield "rehearsal", ": ".join(filter(None, (found["status"], found["reason"])))
     yield "group", f"{found['group']}: loss of {found['lost']}"
     yield "on", _by_role(found["roles"])
+    if found["planned"]["passed_over"]:
+        yield "passed over", passed_over(found["planned"])
     if report is None:
         return
     if report["to_service"] is not None:
@@ -189,7 +200,7 @@ def lines(found: Rehearsal) -> Iterator[tuple[str, str]]:
     if report["data_at"] is not None:
         spread = report["spread"] or 0.0
         several = len(found["planned"]["volumes"]) > 1
-        more = f"; not consistent across volumes ({spread:.1f} s apart)" if several else ""
+        more = f"; not consistent across volumes (within {spread:.1f} s)" if several else ""
         yield "data of", f"{when(report['data_at'])} UTC{more}"
     several = len(set(found["roles"].values())) > 1
     yield (

@@ -278,7 +278,8 @@ def rehearsed(status: StatusReport) -> str:
     running = "a rehearsal is running" if last["running"] else ""
     several = len(status["roles"]) > 1
     each = [_rehearsed_member(row, now, several) for row in last["members"]]
-    lines = each if len(each) > 1 or any(row["at"] is None for row in last["members"]) else []
+    left_out = any(row["at"] is None or row["passed_over"] for row in last["members"])
+    lines = each if len(each) > 1 or left_out else []
     if last["at"] is None:
         first = running or (f"never yet; {last['schedule']}" if last["schedule"] else "")
         return "\n".join(filter(None, (first, *lines)))
@@ -290,9 +291,14 @@ def rehearsed(status: StatusReport) -> str:
 
 def _rehearsed_member(row: RehearsedMember, now: float, several: bool) -> str:
     where = f"{row['member']} as {row['role']}" if several else row["member"]
-    if row["at"] is None:
-        return f"{where}: never"
-    return f"{where}: {_rehearsed_so(row['at'], row['status'], row['to_service'], (), now)}"
+    said = ["never"]
+    if row["at"] is not None:
+        said = [_rehearsed_so(row["at"], row["status"], row["to_service"], (), now)]
+    if row["missed_since"] is not None:
+        said.append(f"its turn is {lasted(now - row['missed_since'])} late")
+    if row["passed_over"]:
+        said.append(f"passed over by the last rehearsal: {row['passed_over']}")
+    return f"{where}: {'; '.join(said)}"
 
 
 def _rehearsed_so(

@@ -442,6 +442,9 @@ class GuardedSession(Session):
                 url_there = self.get_endpoint(options.get("auth"), **placed)
                 options["endpoint_override"] = str(url_there).replace("%", "%%")
             options["endpoint_filter"] = placed
+        # It goes by the wall clock: after one that was set back, it would hold every call until it
+        # is that late again. How many calls there are at once is limited by runtime/budgets.py.
+        options.pop("rate_semaphore", None)
         outer, _call.recorded = _call.recorded, endpoint is not None
         try:
             answer = super().request(url, method, **options)

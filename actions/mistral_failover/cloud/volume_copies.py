@@ -9,10 +9,11 @@ looks first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from oslo_utils import timeutils
 
 from mistral_failover.cloud.absence import SNAPSHOT, VOLUME, Kind, unless_absent
 from mistral_failover.cloud.clients import Cloud
@@ -26,9 +27,12 @@ from mistral_failover.fault_points import reach
 
 _ID, _NAME = Field("Cinder", "id"), Field("Cinder", "name")
 _STATUS, _SIZE = Field("Cinder", "status"), Field("Cinder", "size")
+_CREATED, _UPDATED = Field("Cinder", "created_at"), Field("Cinder", "updated_at")
 _ENCRYPTED = Field("Cinder", "encrypted")
 _LIMITS, _ABSOLUTE = Field("Cinder", "limits"), Field("Cinder", "absolute")
 _UNLIMITED = -1
+_CUT = 1.0
+"""Seconds by which a time stamp of Cinder, which has whole seconds, may be too early."""
 _SEE_WHY = (
     "See Cinder's messages of the project, and cinder-volume's log. Its backend may have no room, "
     "or take no snapshots of volumes in use."
@@ -102,38 +106,39 @@ def _refuse_without_room(cloud: Cloud, volumes: Iterable[CopiedVolume]) -> None:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Snapshots that were taken. ``ids``: by volume. ``requested_by``: when the last of them was
-    requested at the latest, on the monotonic clock."""
+    """Snapshots that were taken. ``ids``: by volume. ``first``: when Cinder accepted the first
+    request; ``last``: when the last one was available, at the latest, both in seconds since the
+    epoch by Cinder's clock. A backend takes each at an instant between them, which Cinder does not
+    show."""
 
     ids: Mapping[str, str]
-    requested_by: float
+    first: float
+    last: float
 
 
 def take_snapshots(
     cloud: Cloud, names: Mapping[str, str], metadata: dict[str, str], limit: float
 ) -> Snapshots:
-    """Take a snapshot of each volume, all requested at once.
+    """Take a snapshot of each volume, all requested at once; one that an earlier attempt took is
+    kept, with its time.
 
     ``names``: by the volume's id, the snapshot's name, which only it has. ``limit``: seconds in
     total. Raises `CloudError` SNAPSHOT_FAILED, QUOTA, TIMEOUT.
     """
     waits = {volume_id: ResendPolicy(cloud) for volume_id in names}
-    requested_by = time.monotonic()
 
     def step() -> ProbeResult:
-        nonlocal requested_by
-        done: dict[str, str] = {}
+        done: dict[str, Mapping[str, Any]] = {}
         states = []
         for volume_id, name in names.items():
             row = _only(_SNAPSHOTS.named(cloud, name))
             if row is None:
                 states.append(_request_snapshot(cloud, waits[volume_id], volume_id, name, metadata))
-                requested_by = time.monotonic()
                 continue
             waits[volume_id].answered()
             status = str(_STATUS.of(row))
             if status == "available":
-                done[volume_id] = str(_ID.of(row))
+                done[volume_id] = row
             elif status != "creating":
                 raise CloudError(
                     "SNAPSHOT_FAILED",
@@ -147,8 +152,17 @@ def take_snapshots(
         )
 
     what = f"snapshots of {len(names)} volumes"
-    found: dict[str, str] = _carried_out(cloud, waits.values(), step, what, limit)
-    return Snapshots(found, requested_by)
+    found: dict[str, Mapping[str, Any]] = _carried_out(cloud, waits.values(), step, what, limit)
+    return Snapshots(
+        ids={volume_id: str(_ID.of(row)) for volume_id, row in found.items()},
+        first=min(_time(_CREATED.of(row)) for row in found.values()),
+        last=max(_time(_UPDATED.of(row) or _CREATED.of(row)) for row in found.values()) + _CUT,
+    )
+
+
+def _time(text: str) -> float:
+    """Return a time stamp of Cinder, which is in UTC, as seconds since the epoch."""
+    return float(timeutils.parse_isotime(text).timestamp())
 
 
 def _request_snapshot(

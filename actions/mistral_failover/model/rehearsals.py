@@ -99,11 +99,11 @@ class RehearsalSchedule:
         into = (now - self.after) % _DAY
         return self.length * _SPREAD * _fraction(group_id) <= into < self.length
 
-    def missed_since(self, now: float, last: float) -> float | None:
+    def missed_since(self, now: float, last: float, turns: int = 1) -> float | None:
         """Return since when a rehearsal is missing; None: none is. Each day has a window, so one
-        that has not begun a day later was missed."""
-        wanted = last + self.every
-        return wanted if now >= wanted + _DAY else None
+        that has not begun a day later was missed. ``turns``: how many are rehearsed in turn."""
+        wanted = last + turns * self.every
+        return wanted if now >= wanted + turns * _DAY else None
 
 
 def _fraction(group_id: str) -> float:

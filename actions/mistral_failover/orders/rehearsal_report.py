@@ -49,8 +49,9 @@ class RehearsalReport(TypedDict):
     the seconds that a failover would take by it, from the alarm to the service; None if the
     application did not start. ``measured``: the part of it that was measured here, the others are
     those of earlier failovers. ``not_known``: the parts that never happened, in words, which
-    ``to_service`` does not contain. ``data_at``: when the snapshots were requested, in seconds
-    since the epoch; ``spread``: seconds from the first to the last.
+    ``to_service`` does not contain. ``data_at``: when the first snapshot was requested, in
+    seconds since the epoch by Cinder's clock; ``spread``: the seconds within which the snapshots of
+    several volumes were taken.
     """
 
     steps: list[RehearsedStep]

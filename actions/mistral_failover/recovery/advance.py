@@ -35,6 +35,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import agent_epochs
+from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders import vacant_roles
 from mistral_failover.orders.other_target import choose_other_target
@@ -44,7 +45,7 @@ from mistral_failover.resources import ownership
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import views
+from mistral_failover.store import groups, rehearsals, views
 from mistral_failover.store.database import is_away
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -221,6 +222,8 @@ def _advanced(
     state, after, view = entered
     agent_epochs.refuse_restored(state)
     reach("advance.before")
+    if through is Stage.FENCE and state.rehearses is None:
+        _clean_up_rehearsals(request, state.id)
     worker = NodeWorker(request, state.id)
     gated = _open(request, view.traversal, through, hold=hold)
     said: list[str] = []
@@ -359,6 +362,24 @@ def _entered(
     if state is None:
         return None
     return state, views.last_entry(tx, state.id), _view(tx, traversal_id)
+
+
+def _clean_up_rehearsals(request: Request, group_id: str) -> None:
+    """Begin the cleanup of the group's rehearsals that a failover has ended, in this process and
+    without waiting for it: their own executions may look later, and the standby is needed soon."""
+
+    def read(tx: ProjectTransaction) -> dict[str, TraversalView]:
+        found = {}
+        for row in rehearsals.unfinished(tx, group_id):
+            own = groups.get(tx, row["id"])
+            if row["outcome"] != RehearsalOutcome.RUNNING and own and own.current_traversal:
+                found[own.id] = _view(tx, own.current_traversal)
+        return found
+
+    for rehearsal_id, view in request.store.reading(read).items():
+        worker = NodeWorker(request, rehearsal_id)
+        for row in view.due():
+            worker.submit(Ready(view.traversal.id, row.node))
 
 
 def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> bool:

@@ -80,6 +80,7 @@ from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.rehearsed_roles import RehearsedRole
 from mistral_failover.store.services import made_at
 from mistral_failover.store.transaction import ProjectTransaction
+from mistral_failover.store.views import FailedOperation
 
 LOG = logging.getLogger(__name__)
 _KINDS: Mapping[Service, JournalKind] = {
@@ -113,8 +114,9 @@ class _ObservedGroup:
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
     ``serving``: the records of what serves now, and ``roles`` where. ``rehearsed``: the roles that
     were rehearsed, with their members. ``down_since``: when what serves went down, if the look
-    tells. ``begun``: when the look began. ``fresh``: seconds for which a heartbeat shows that a
-    guest lives: two looks find its agent silent before."""
+    tells. ``failed``: the step whose failure ended the traversal. ``begun``: when the look began.
+    ``fresh``: seconds for which a heartbeat shows that a guest lives: two looks find its agent
+    silent before."""
 
     state: GroupState
     group: Group
@@ -134,6 +136,7 @@ class _ObservedGroup:
     vacant: tuple[str, ...] = ()
     rehearsed: Sequence[RehearsedRole] = ()
     down_since: float | None = None
+    failed: FailedOperation | None = None
 
     @property
     def reached(self) -> bool:
@@ -320,6 +323,7 @@ def _facts(
         SILENT + fresh_for(request.runtime.settings.observe_interval),
         vacant_roles(goal),
         rehearsed_roles.of_group(tx, group_id),
+        failed=views.failed_step(tx, traversal.id) if traversal.reason else None,
     )
 
 
@@ -608,18 +612,24 @@ def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedRes
             or record.status != Status.COMPLETE
             or record.action == Action.INIT
         ):
-            words = "it does not exist" if record.action == Action.INIT else _undone(record)
+            words = (
+                "it does not exist"
+                if record.action == Action.INIT
+                else _undone(record, facts.failed)
+            )
             look = ObservedPresence(Presence.GONE if serves else Presence.CHANGED, words)
         else:
             look = how(view, record, facts.group.name)
         yield ObservedResource(record.name, record.type, record.member, serves, look)
 
 
-def _undone(record: Record) -> str:
-    """Return what was not done, and why in a sentence: what helps is said with the failed step."""
+def _undone(record: Record, failed: FailedOperation | None) -> str:
+    """Return what was not done, and why; of the failed step without what helps, which is said with
+    it."""
     words = f"its {record.action.lower()} is {record.status}"
-    why = record.reason.partition(". ")[0].rstrip(".")
-    return f"{words}: {why}" if why else words
+    is_failed = failed is not None and failed["resource_id"] == record.id
+    why = failed["error"]["message"] if failed is not None and is_failed else record.reason
+    return f"{words}: {why.rstrip('.')}" if why else words
 
 
 def _save(

@@ -246,7 +246,9 @@ class InForce(TypedDict):
 class RehearsedMember(TypedDict):
     """The last rehearsal of a role on a member that passed or failed: ``at``, when it began;
     ``to_service``, the seconds that a failover would take by it. ``status`` and ``at`` are None if
-    there was none, on the server that the member has now."""
+    there was none, on the server that the member has now. Where each member is rehearsed in turn,
+    ``missed_since``: when its own turn should have come that has not; ``passed_over``: why the
+    group's last rehearsal left it out although it was its turn, empty if it did not."""
 
     member: str
     role: str
@@ -254,6 +256,8 @@ class RehearsedMember(TypedDict):
     status: str | None
     reason: str
     to_service: float | None
+    missed_since: float | None
+    passed_over: str
 
 
 class RehearsalState(TypedDict):

@@ -343,37 +343,52 @@ def _rehearsal(tx: ProjectTransaction, snapshot: GroupSnapshot, now: float) -> R
         "reason": row["reason"] if row else "",
         "on": sorted(set(row["planned"]["roles"].values())) if row else [],
         "to_service": (row["report"] or {}).get("to_service") if row else None,
-        "members": _rehearsed_members(tx, snapshot),
+        "members": _rehearsed_members(tx, snapshot, now),
         "schedule": schedule.words if schedule else None,
         "missed_since": missed,
     }
 
 
-def _rehearsed_members(tx: ProjectTransaction, snapshot: GroupSnapshot) -> list[RehearsedMember]:
+def _rehearsed_members(
+    tx: ProjectTransaction, snapshot: GroupSnapshot, now: float
+) -> list[RehearsedMember]:
     group, holders = snapshot.group, snapshot.roles
+    rehearsal = group.rehearsal
+    latest = next(iter(rehearsals.of_group(tx, snapshot.state.id, 1)), None)
+    left_out = {
+        (each["member"], each["role"]): str(each["why"])
+        for each in (latest["planned"]["passed_over"] if latest else ())
+    }
     known = {
         (each["member"], each["role"]): each
         for each in rehearsed_roles.of_group(tx, snapshot.state.id)
     }
     found: list[RehearsedMember] = []
+    turns: list[RehearsedMember] = []
     for member, here in groups.members_of(tx, snapshot.state.id).items():
         able = member not in snapshot.lost and group.members.priority.get(member) != NEVER
         for role in application_roles(group):
             last = known.get((member, role))
             if last is None or last["at"] is None or last["server_id"] != here.server_id:
                 last = None
-            if holders.get(role, member) == member or not (last or (able and group.rehearsal.each)):
+            has_turn = able and rehearsal.each
+            if holders.get(role, member) == member or not (last or has_turn):
                 continue
-            found.append(
-                {
-                    "member": member,
-                    "role": role,
-                    "at": last["at"] if last else None,
-                    "status": last["outcome"] if last else None,
-                    "reason": last["reason"] if last else "",
-                    "to_service": last["to_service"] if last else None,
-                }
-            )
+            row: RehearsedMember = {
+                "member": member,
+                "role": role,
+                "at": last["at"] if last else None,
+                "status": last["outcome"] if last else None,
+                "reason": last["reason"] if last else "",
+                "to_service": last["to_service"] if last else None,
+                "missed_since": None,
+                "passed_over": left_out.get((member, role), "") if has_turn else "",
+            }
+            found.append(row)
+            turns += [row] if has_turn else []
+    for row in turns:
+        if rehearsal.schedule is not None and row["at"] is not None:
+            row["missed_since"] = rehearsal.schedule.missed_since(now, row["at"], len(turns))
     return found
 
 

@@ -44,9 +44,10 @@ def command_member(
     name: str,
     arguments: dict[str, Any],
     server_id: str,
+    rehearsal: str | None = None,
 ) -> CommandResult:
     """Run a named command of the operation's member on one of its servers; a repeat of the
-    operation sends the same command id.
+    operation sends the same command id. ``rehearsal``: as of a `Command`.
 
     A server whose agent was never heard may still be booting. So there NO_ANSWER is transient: the
     operation waits for the agent as for an unavailable service. A server that does not exist any
@@ -55,13 +56,14 @@ def command_member(
     """
     member = member_of(operation)
     command = Command(
-        id=derived_id(operation["key"], name),
+        id=derived_id(operation["key"], name, *filter(None, [rehearsal])),
         to=Address(operation["group_id"], operation["group"], member["name"], server_id),
         epoch=member["epoch"],
         name=name,
         arguments=arguments,
         limit=min(SILENCE, operation["timeout"]),
         longest=operation["timeout"],
+        rehearsal=rehearsal,
     )
     # What the record has on this server was made there by the agent, so that one was heard.
     known = operation["resource"]["attributes"].get("server_id") == server_id

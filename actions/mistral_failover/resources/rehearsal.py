@@ -4,29 +4,36 @@ application on them, apart from everything else on the member."""
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
-from mistral_failover.agent.wire import END_REHEARSAL, Address
+from mistral_failover.agent.channel.interface import (
+    REMEDIES,
+    ChannelError,
+    Command,
+    CommandResult,
+)
+from mistral_failover.agent.wire import END_REHEARSAL, UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import volume_copies, volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.transport import NoLongerNeeded
 from mistral_failover.cloud.volume_holders import volume_if_there
 from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.waiting import TARGET_DOWN
+from mistral_failover.fault_points import reach
 from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence
 from mistral_failover.model.rehearsal_goal import COPY_PREFIX, SNAPSHOTS_NAME
-from mistral_failover.model.rehearsals import SHOWN, thing_name
+from mistral_failover.model.rehearsals import SHOWN, RehearsalOutcome, thing_name
 from mistral_failover.model.remedies import command
-from mistral_failover.resources.commands import SILENCE
+from mistral_failover.model.types import Verb
+from mistral_failover.resources.commands import SILENCE, command_member
 from mistral_failover.resources.operation_context import OperationContext, member_of
+from mistral_failover.resources.watch import WatchfulGuard
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.store import rehearsals
 from mistral_failover.store.transaction import ProjectTransaction
@@ -36,14 +43,14 @@ REHEARSAL_KEY = "failover_rehearsal"
 
 
 def take_snapshots(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Take a snapshot of each volume; return their ids."""
+    """Take a snapshot of each volume; return their ids and times."""
     rehearsal = operation["properties"]["rehearsal"]
     names = {each: thing_name(rehearsal, each) for each in operation["properties"]["volumes"]}
-    at, since = time.time(), time.monotonic()
     found = volume_copies.take_snapshots(
         context.cloud, names, {REHEARSAL_KEY: rehearsal}, operation["timeout"]
     )
-    attributes = {"snapshots": found.ids, "taken_at": at, "spread": found.requested_by - since}
+    spread = found.last - found.first if len(found.ids) > 1 else 0.0
+    attributes = {"snapshots": found.ids, "taken_at": found.first, "spread": spread}
     return {"physical_id": None, "attributes": attributes}
 
 
@@ -79,7 +86,13 @@ def delete_copy(context: OperationContext, operation: OperationDocument) -> dict
 
 
 def attach_copy(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Attach the copy to the member's server; return device, server_id, attachment_id."""
+    """Attach the copy to the member's server; return device, server_id, attachment_id.
+
+    Nova carries out the requests of a server one after the other, and withdraws none. So there is
+    one at a time, and a failover waits for one at most. Raises ActionError REHEARSAL_ENDED if one
+    has ended the rehearsal meanwhile.
+    """
+    _await_turn(context, operation)
     copy = operation["inputs"][f"{COPY_PREFIX}{operation['resource']['name']}"]
     volume_id = str(copy["attributes"]["volume_id"])
     try:
@@ -98,6 +111,32 @@ def attach_copy(context: OperationContext, operation: OperationDocument) -> dict
             "STANDBY_DOWN", error.message, remedy=error.remedy, unknown=error.unknown
         ) from None
     return {"physical_id": volume_id, "attributes": attributes}
+
+
+def _await_turn(context: OperationContext, operation: OperationDocument) -> None:
+    """Wait until no copy of the same rehearsal whose name comes before is being attached to the
+    server."""
+    rehearsal_id = operation["properties"]["rehearsal"]
+    server_id, name = operation["properties"]["server_id"], operation["resource"]["name"]
+
+    def step() -> ProbeResult:
+        ended, others = context.request.store.reading(
+            lambda tx: (_ended(tx, rehearsal_id), rehearsals.attaching(tx, rehearsal_id, server_id))
+        )
+        if ended:
+            raise ActionError("REHEARSAL_ENDED", ended, REMEDIES["REHEARSAL_ENDED"])
+        before = [other for other in others if other < name]
+        return ProbeResult(f"{', '.join(before)} is being attached", done=not before)
+
+    context.cloud.wait(step, what="the copies before it", limit=operation["timeout"])
+
+
+def _ended(tx: ProjectTransaction, rehearsal_id: str) -> str | None:
+    """Return, in words, that a rehearsal has been ended; None if it has not."""
+    row = rehearsals.get(tx, rehearsal_id)
+    if row is not None and row["outcome"] == RehearsalOutcome.RUNNING:
+        return None
+    return "The rehearsal has been ended."
 
 
 def detach_copy(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -126,7 +165,7 @@ def _copy_of(context: OperationContext, operation: OperationDocument) -> str | N
 def start_rehearsed(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the start command, apart from everything else on the member."""
     given = operation["properties"]
-    result = _run(context, operation, given["start"], given["arguments"])
+    result = _run(_while_it_runs(context, operation), operation, given["start"], given["arguments"])
     if result.exit_code != 0:
         raise _not_passed(operation, given["start"], result, 0)
     return {
@@ -141,12 +180,13 @@ def end_rehearsed(context: OperationContext, operation: OperationDocument) -> di
     try:
         result = _run(context, operation, END_REHEARSAL, {})
     except ChannelError as error:
-        if error.code not in ("NO_ANSWER", "OLD_EPOCH", "UNKNOWN_COMMAND"):
-            raise
-        state = server_state(context.cloud, operation["properties"]["server_id"])
         # An agent that was given a later epoch has ended it by itself.
-        if error.code == "NO_ANSWER" and state.exists and not state.off:
-            raise
+        if error.code not in ("OLD_EPOCH", UNKNOWN_COMMAND):
+            if not _unanswered(error):
+                raise
+            state = server_state(context.cloud, operation["properties"]["server_id"])
+            if state.exists and not state.off:
+                raise
         return {}
     if result.exit_code != 0:
         raise _not_passed(operation, "the end of the rehearsal", result, 0)
@@ -156,7 +196,8 @@ def end_rehearsed(context: OperationContext, operation: OperationDocument) -> di
 def run_check(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run a check; return its exit code, and the end of its output."""
     given = operation["properties"]
-    result = _run(context, operation, given["command"], given["arguments"])
+    watching = _while_it_runs(context, operation)
+    result = _run(watching, operation, given["command"], given["arguments"])
     output = masked((result.stdout or result.stderr).strip())[-SHOWN:]
     if result.exit_code != given["exit_code"]:
         raise _not_passed(operation, given["command"], result, given["exit_code"])
@@ -172,25 +213,20 @@ def end_on(context: OperationContext, operation: OperationDocument, server_id: s
     start command could take the one for the other. The cleanup is under way since the failover
     began; here the agent is told to end the rehearsal at once, and the detach is waited for.
 
-    Raises `ActionError` COPIES_LEFT, ChannelError.
+    Raises `ActionError` COPIES_LEFT; as `command_member`, if the agent does not answer.
     """
     group_id, member = operation["group_id"], member_of(operation)
     left = context.request.store.reading(lambda tx: _copies(tx, group_id, server_id))
     if not left:
         return
-    to = Address(group_id, operation["group"], member["name"], server_id)
     for rehearsal_id in left:
-        asked = Command(
-            id=derived_id(operation["key"], END_REHEARSAL, rehearsal_id),
-            to=to,
-            epoch=member["epoch"],
-            name=END_REHEARSAL,
-            limit=min(SILENCE, operation["timeout"]),
-            longest=operation["timeout"],
-            rehearsal=rehearsal_id,
-        )
-        with suppress(ChannelError):  # the start command itself would have no answer either
-            context.channel.run(asked)
+        try:
+            command_member(context, operation, END_REHEARSAL, {}, server_id, rehearsal=rehearsal_id)
+        except ChannelError as error:  # without an answer the start command would get none either
+            if error.code != UNKNOWN_COMMAND:
+                raise
+        except ActionError:
+            pass  # something of it still runs; once that has ended, its copies are detached
 
     def step() -> ProbeResult:
         found = context.request.store.reading(lambda tx: _copies(tx, group_id, server_id))
@@ -221,6 +257,19 @@ def _copies(tx: ProjectTransaction, group_id: str, server_id: str) -> dict[str, 
     return found
 
 
+def _while_it_runs(context: OperationContext, operation: OperationDocument) -> OperationContext:
+    """Return a context whose waits for the agent end soon after the rehearsal has been ended. The
+    cleanup, which ends what runs there, begins only then."""
+    rehearsal_id, store = operation["properties"]["rehearsal"], context.request.store
+    guard = WatchfulGuard(
+        context.cloud.guard,
+        lambda: store.reading(lambda tx: _ended(tx, rehearsal_id)),
+        "the rehearsal has been ended",
+    )
+    cloud = context.request.cloud(guard)
+    return replace(context, cloud=cloud, channel=context.request.channel(cloud, guard))
+
+
 def _run(
     context: OperationContext, operation: OperationDocument, name: str, arguments: dict[str, Any]
 ) -> CommandResult:
@@ -235,11 +284,29 @@ def _run(
         limit=min(SILENCE, operation["timeout"]),
         longest=operation["timeout"],
     )
+    reach("command.before")
     try:
-        return context.channel.run(replace(asked, rehearsal=given["rehearsal"]))
+        result = context.channel.run(replace(asked, rehearsal=given["rehearsal"]))
+    except NoLongerNeeded as ended:
+        raise ChannelError("REHEARSAL_ENDED", f"{name}: {ended}.", unknown=True) from None
     except ChannelError as error:
+        starts, server_id = operation["verb"] != Verb.DELETE, given["server_id"]
+        if starts and _unanswered(error) and not server_state(context.cloud, server_id).exists:
+            raise ActionError(
+                "STANDBY_DOWN",
+                f"{name} cannot run on {given['on']}: its server {server_id} does not exist any "
+                "more",
+                f"Once {given['on']} has a server: {_again(operation)}",
+            ) from error
         error.remedy = f"Repair the agent of {given['on']}, then: {_again(operation)}"
         raise
+    reach("command.after")
+    return result
+
+
+def _unanswered(error: ChannelError) -> bool:
+    """Return whether the agent, or the channel to it, did not answer."""
+    return error.code == "NO_ANSWER" or error.transient
 
 
 def _not_passed(

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Action, GroupState
+from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.rehearsals import (
@@ -174,12 +174,30 @@ def cleaned(tx: ProjectTransaction, row: RehearsalRow) -> bool:
 def copies_on(tx: ProjectSession, rehearsal_id: str, server_id: str) -> list[str]:
     """Return the names of the volumes of which a rehearsal has copies on a server: attached, on
     their way, or not certainly away."""
+    return _copies(tx, rehearsal_id, server_id, resources.c.action != Action.INIT)
+
+
+def attaching(tx: ProjectSession, rehearsal_id: str, server_id: str) -> list[str]:
+    """Return the names of the volumes whose copies live workers are attaching to a server."""
+    return _copies(
+        tx,
+        rehearsal_id,
+        server_id,
+        resources.c.action == Action.CREATE,
+        resources.c.status == Status.IN_PROGRESS,
+        resources.c.lease_until > tx.now(),
+    )
+
+
+def _copies(
+    tx: ProjectSession, rehearsal_id: str, server_id: str, *conditions: sa.ColumnElement[bool]
+) -> list[str]:
     query = (
         sa.select(resources.c.name, resources.c.properties)
         .where(
             resources.c.group_id == rehearsal_id,
             resources.c.type == COPY_ATTACHMENT,
-            resources.c.action != Action.INIT,
+            *conditions,
             ALIVE,
         )
         .order_by(resources.c.name)

@@ -284,11 +284,13 @@ def _facts(found: Rehearsal) -> Iterator[tuple[str, str]]:
     yield "Because", found["because"]
     if report is not None and report["data_at"] is not None:
         several = len(found["planned"]["volumes"]) > 1
-        spread = f"{report['spread'] or 0.0:.1f} s apart"
+        spread = f"within {report['spread'] or 0.0:.1f} s"
         more = f"; not consistent across volumes ({spread})" if several else ""
         yield "Data of", f"{when(report['data_at'])}{more}"
     if report is not None and report["not_known"]:
         yield "Not in the time", f"{' and '.join(report['not_known'])}, which never happened yet"
+    for each in found["planned"]["passed_over"]:
+        yield "Passed over", f"{each['member']} as {each['role']}: {each['why']}"
     if found["planned"]["left_out"]:
         left = (f"{name} ({kind})" for name, kind in found["planned"]["left_out"].items())
         yield "Left out", ", ".join(left)

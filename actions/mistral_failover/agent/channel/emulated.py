@@ -26,7 +26,7 @@ from mistral_failover.cloud.url_paths import url_path
 
 # fraction of the session's timeout, so that the emulator answers before the transport gives up
 _SLICE = 0.8
-_LONGEST_SLICE = 2.0  # seconds between two questions to the guard
+_LONGEST_SLICE = 1.0  # seconds between two questions to the guard
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
 _REFUSALS = (

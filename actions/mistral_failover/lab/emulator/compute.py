@@ -7,6 +7,7 @@ only, as Nova's default policy has it.
 
 import hashlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from oslo_utils import strutils
@@ -363,7 +364,7 @@ def _action(call: Call) -> Any:
         return 202, {"server": view(call, server)}
     elif "evacuate" in call.body:
         _evacuate(call, server)
-        return 200, {}
+        return 200, None
     elif "os-resetState" in call.body:
         if not call.admin:
             raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
@@ -390,7 +391,14 @@ def _begin_task(call: Call, server: Server) -> Any:
         raise refused(403, denied(task.admin))
     require_state(call, server, name, task.allowed, unlocked=task.unlocked)
     server_tasks.begin(call.emulation, server, name, call.request_id)
-    return 202, {"image_id": new_id()} if name == "createImage" else None
+    return _ACCEPTED.get(name, 202), _GIVEN[name]() if name in _GIVEN else None
+
+
+_ACCEPTED = {"confirmResize": 204, "rescue": 200}
+_GIVEN: dict[str, Callable[[], dict[str, str]]] = {
+    "createImage": lambda: {"image_id": new_id()},
+    "rescue": lambda: {"adminPass": new_id()[:12]},
+}
 
 
 def _evacuate(call: Call, server: Server) -> None:
@@ -552,7 +560,7 @@ def _flavor_view(name: str) -> dict[str, Any]:
         "vcpus": 1,
         "ram": 512,
         "disk": 1,
-        "swap": "",
+        "swap": 0,
         "OS-FLV-EXT-DATA:ephemeral": 0,
         "OS-FLV-DISABLED:disabled": False,
         "os-flavor-access:is_public": True,

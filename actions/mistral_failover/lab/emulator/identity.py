@@ -374,7 +374,6 @@ def _update_user(call: Call) -> Any:
             "id": user.id,
             "name": user.name,
             "domain_id": "default",
-            "default_project_id": user.project_id,
             "enabled": user.enabled,
         }
     }

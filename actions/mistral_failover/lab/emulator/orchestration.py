@@ -118,7 +118,6 @@ def _brief(emulation: Emulation, stack: Stack) -> dict[str, Any]:
         "stack_status_reason": stack.reason,
         "stack_owner": emulation.state.users[stack.user_id].name,
         "parent": stack.parent[0] if stack.parent else None,
-        "project": stack.project_id,
         "stack_user_project_id": stack.project_id,
         "tags": [],
         "links": [{"href": address(emulation, stack), "rel": "self"}],
@@ -136,7 +135,12 @@ def _list(call: Call) -> Any:
         and call.query("status") in (None, stack.status)
     ]
     found.sort(key=lambda stack: stack.created, reverse=True)
-    return {"stacks": [_brief(call.emulation, stack) for stack in paged(call, found)]}
+    return {
+        "stacks": [
+            {**_brief(call.emulation, stack), "project": stack.project_id, "tags": None}
+            for stack in paged(call, found)
+        ]
+    }
 
 
 def _show(call: Call) -> Any:
@@ -475,7 +479,6 @@ def _events(call: Call) -> Any:
             "resource_name": event["name"],
             "logical_resource_id": event["name"],
             "physical_resource_id": event["physical_id"],
-            "resource_type": event["type"],
             "resource_status": event["status"],
             "resource_status_reason": event["reason"],
             "links": [{"href": address(call.emulation, owner), "rel": "stack"}],

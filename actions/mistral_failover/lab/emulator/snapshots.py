@@ -32,7 +32,7 @@ def _snapshot_view(snapshot: Snapshot) -> dict[str, Any]:
         "size": snapshot.size,
         "metadata": snapshot.metadata,
         "created_at": utc(snapshot.created, TIME),
-        "updated_at": utc(snapshot.created, TIME),
+        "updated_at": utc(snapshot.updated, TIME) if snapshot.updated else None,
         "os-extended-snapshot-attributes:progress": (
             "100%" if snapshot.status == "available" else "0%"
         ),
@@ -77,7 +77,10 @@ def _create_snapshot(call: Call) -> Any:
     call.emulation.later(
         "snapshot_create", "snapshot.created", snapshot_id=snapshot.id, operation=operation
     )
-    return 202, {"snapshot": _snapshot_view(snapshot)}
+    made = _snapshot_view(snapshot)
+    hidden = [name for name in made if name.startswith("os-extended-snapshot-attributes")]
+    shown = {name: value for name, value in made.items() if name not in hidden}
+    return 202, {"snapshot": shown | {"updated_at": None}}
 
 
 @transition("snapshot.created")
@@ -86,6 +89,7 @@ def _snapshot_created(emulation: Emulation, snapshot_id: str, operation: str) ->
     snapshot = emulation.state.snapshots.get(snapshot_id)
     if snapshot is not None:
         snapshot.status = "error" if failed else "available"
+        snapshot.updated = time.time()
     emulation.finish(operation, "failed" if failed else "done")
     emulation.changed()
 

@@ -244,6 +244,7 @@ class Snapshot:
     created: float
     status: str = "creating"
     metadata: dict[str, str] = field(default_factory=dict)
+    updated: float | None = None
 
 
 @dataclass

@@ -102,6 +102,7 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         "snapshot_id": volume.snapshot_id,
         "source_volid": None,
         "consistencygroup_id": None,
+        "group_id": None,
         "replication_status": None,
         "created_at": utc(volume.created, TIME),
         "updated_at": utc(volume.updated, TIME),
@@ -192,7 +193,9 @@ def _create(call: Call) -> Any:
         user_id=call.user_id,
         snapshot_id=snapshot.id if snapshot else None,
     )
-    return 202, {"volume": view(call, volume)}
+    made = view(call, volume) | {"updated_at": None}
+    del made["os-vol-tenant-attr:tenant_id"]
+    return 202, {"volume": made}
 
 
 def _origin(call: Call, snapshot_id: Any) -> Snapshot | None:
@@ -371,7 +374,7 @@ def _action(call: Call) -> Any:
     if name not in _ACTIONS:
         raise refused(400, f"There is no such action: {name}")
     _ACTIONS[name](call, volume, call.body[name] or {})
-    return 202, None
+    return 200 if name == "os-set_bootable" else 202, None
 
 
 def _administrators_only(call: Call, rule: str) -> None:

@@ -125,6 +125,8 @@ def endpoint(
         if service.delayed:
             await asyncio.sleep(emulation.latency.of("api"))
         headers = {"x-openstack-request-id": call.request_id}
+        if service.name in ("compute", "volume"):
+            headers["x-compute-request-id"] = call.request_id
         name = operation if isinstance(operation, str) else request.method.lower()
         fault: ApiFault | None = None
         try:

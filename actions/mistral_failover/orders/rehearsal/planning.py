@@ -43,13 +43,22 @@ class PlannedVolume(TypedDict):
     size: int
 
 
+class PassedOver(TypedDict):
+    """A member whose turn came first, and that cannot be rehearsed now. ``role``: the one that it
+    was to take; ``why``: in a sentence."""
+
+    member: str
+    role: str
+    why: str
+
+
 class PlannedRehearsal(TypedDict):
     """What a rehearsal does. ``lost``: the member whose loss is rehearsed. ``roles``: those that
     move, and the member that takes each; ``servers``: the server of each of these members.
     ``applications``: what is started on the copies. ``checks``: their commands. ``left_out``: by
     name, the type of what a failover would move, and a rehearsal does not. ``gib``: room for
     snapshots and copies, until the end. ``limit``: seconds. ``consistent``: whether the copies are
-    of one instant; False for several volumes."""
+    of one instant; False for several volumes. ``passed_over``: whose turn came before."""
 
     group: str
     lost: str
@@ -62,6 +71,7 @@ class PlannedRehearsal(TypedDict):
     gib: int
     limit: float
     consistent: bool
+    passed_over: list[PassedOver]
 
 
 @dataclass(frozen=True)
@@ -109,13 +119,19 @@ def draft(request: Request, group: str, order: Order) -> RehearsalDraft:
     servers = {fact.name: fact.server_id for fact in members if fact.server_id and fact.healthy}
     heard = agent_health.heard_agents(request, snapshot.group, snapshot.state.id, servers)
     refused: ActionError | None = None
+    passed_over: list[PassedOver] = []
     for turn in turns(snapshot, order, members, known.rehearsed):
         try:
-            return _drawn(request, snapshot, order, members, known, heard, turn)
+            drawn = _drawn(request, snapshot, order, members, known, heard, turn)
         except ActionError as error:
             if error.code not in _PASSED_OVER:
                 raise
             refused = refused or error
+            for role, member in turn.to.items() if isinstance(turn.to, Mapping) else ():
+                passed_over.append({"member": member, "role": role, "why": error.message})
+        else:
+            drawn.planned["passed_over"] = passed_over
+            return drawn
     assert refused is not None  # a group that serves has a member with a role, so there is a turn
     raise refused
 
@@ -183,6 +199,7 @@ def _drawn(
         "gib": 2 * sum(sizes.values()),
         "limit": group.rehearsal.limit,
         "consistent": len(sizes) < 2,  # noqa: PLR2004 - one volume is consistent with itself
+        "passed_over": [],
     }
     recorded = _recorded(known.records)
     return RehearsalDraft(snapshot, tried, role_of, planned, standbys, copied, recorded)

@@ -75,7 +75,7 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
     from mistral_failover.cloud.errors import CloudError
     from mistral_failover.cloud.transport import LeaseLost
     from mistral_failover.resources.fence import ceph, power, storage
-    from mistral_failover.resources.fence.watch import going
+    from mistral_failover.resources.watch import going
 
     if known.ceph is None or not attempt.target.volumes:
         return None

@@ -31,8 +31,8 @@ from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
-from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext
+from mistral_failover.resources.watch import WatchfulGuard
 from mistral_failover.runtime.errors import ActionError, caught, confirm_command, in_words, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups

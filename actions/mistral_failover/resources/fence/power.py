@@ -35,7 +35,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.resources.fence import agents
 from mistral_failover.resources.fence.agents import Power
 from mistral_failover.resources.fence.devices import Device, Devices, Levels
-from mistral_failover.resources.fence.watch import going
+from mistral_failover.resources.watch import going
 from mistral_failover.store import host_fences
 from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence

@@ -121,7 +121,7 @@ class Storage(DeviceRung):
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.resources.fence import ceph, power
         from mistral_failover.resources.fence.devices import NoDevices
-        from mistral_failover.resources.fence.watch import going
+        from mistral_failover.resources.watch import going
 
         deadline = time.monotonic() + float(rung["limit"])
         guard = attempt.tools.cloud.guard

@@ -8,8 +8,8 @@ from sqlalchemy.exc import OperationalError
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import NoLongerNeeded, Unguarded
-from mistral_failover.resources.fence import watch
-from mistral_failover.resources.fence.watch import WatchfulGuard
+from mistral_failover.resources import watch
+from mistral_failover.resources.watch import WatchfulGuard
 
 
 class Store:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guard for fencing: it ends the current rung once an operator has confirmed the fence."""
+"""A guard that ends a wait once something else has decided: an operator who confirms a fence, or a
+failover that ends a rehearsal."""
 
 from __future__ import annotations
 
@@ -32,17 +33,23 @@ def going(guard: Guard) -> Callable[[], None]:
 
 
 class WatchfulGuard:
-    """Permits what another guard permits, until an operator has confirmed the fence.
+    """Permits what another guard permits, until it is decided elsewhere what is waited for.
 
     Only reads and waits end by that. A request that changes something is sent: a rung must not stop
     between two requests that belong together.
     """
 
-    def __init__(self, guard: Guard, confirmed: Callable[[], str | None]) -> None:
-        """``confirmed``: reads the operator's confirmation; None if there is none."""
+    def __init__(
+        self,
+        guard: Guard,
+        decided: Callable[[], str | None],
+        why: str = "an operator confirmed the fence",
+    ) -> None:
+        """``decided``: reads the decision; None if there is none. ``why``: what it is, in words."""
         self._guard = guard
-        self._confirmed = confirmed
-        self._looked = time.monotonic()  # the ladder itself has looked right before
+        self._decided = decided
+        self._why = why
+        self._looked = time.monotonic()  # the caller itself has looked right before
 
     @property
     def request_id(self) -> str | None:
@@ -55,12 +62,12 @@ class WatchfulGuard:
             self._looked = time.monotonic()
             # Without the store no more is known than a second ago; the next look may succeed.
             try:
-                confirmed = self._confirmed()
+                decided = self._decided()
             except SQLAlchemyError as error:
-                caught(error, "looking whether an operator confirmed a fence")
-                confirmed = None
-            if confirmed is not None:
-                raise NoLongerNeeded("an operator confirmed the fence")
+                caught(error, f"looking whether {self._why}")
+                decided = None
+            if decided is not None:
+                raise NoLongerNeeded(self._why)
         return self._guard.permit(method)
 
     def unsettled(self) -> float:
