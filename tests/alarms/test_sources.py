@@ -132,6 +132,10 @@ def test_a_body_of_no_kind_is_refused_and_says_what_tells_the_kinds(body: Any) -
         ),
         (changed(SIGNAL, "gone", "state"), None, "state"),
         (changed(SIGNAL, ["db_a"], "member"), None, "member"),
+        # A sender's variable without a value; without a member it would be about the active one.
+        (changed(SIGNAL, "", "member"), None, "member: it is empty"),
+        (changed(SIGNAL, " ", "group"), None, "group: it is empty"),
+        ({"server": "", "group": "payments"}, None, "server: it is empty"),
         ({"reason": "?"}, "signal", "neither a server nor a group"),
         (SIGNAL, "alertmanager", "alerts"),
         (AODH, "nova", "event_type"),

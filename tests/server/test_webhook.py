@@ -215,6 +215,22 @@ def test_a_signed_alarm_says_everything_in_its_body(door: Door) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("group=payments&member=", "no value for member"),
+        ("group=%20", "no value for group"),
+        ("group=payments&group=ledger", "twice"),
+        ("grup=payments", "unknown parameters grup"),
+    ],
+)
+def test_an_address_that_is_not_filled_in_is_refused(door: Door, query: str, said: str) -> None:
+    answer = door.post(BARE, url=f"{door.url}/{TOKEN}?{query}")
+
+    assert refusal(answer) == (400, "BAD_REQUEST")
+    assert said in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
     "body", [b"", b"no json", b"[]", b"7", b"\xff", b"{}", b"[" * 100_000, b'{"kind": 1}']
 )
 def test_what_is_no_alarm_is_refused_with_words(door: Door, body: bytes) -> None:

@@ -32,6 +32,10 @@ def from_signal(body: Any) -> Alarm:
     Raises InvalidDocument if the body has another form.
     """
     reader = BodyReader.of(body, _REMEDY)
+    for key in _ABOUT & reader.body.keys():
+        # A sender's variable without a value. Without a member it would be about the active one.
+        if reader.body[key] is not None and not reader.text(key).strip():
+            raise reader.refuse(key, "it is empty")
     group, member = reader.first("group"), reader.first("member")
     server = reader.first(*_SERVER)
     host, zone = reader.first("host"), reader.first("zone")

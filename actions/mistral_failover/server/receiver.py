@@ -531,13 +531,29 @@ def _read(delivery: Delivery, *, signed: bool) -> tuple[dict[str, Any], list[Ala
 
 
 def _said(query: str) -> dict[str, str]:
-    said = dict(parse_qsl(query))
+    pairs = parse_qsl(query, keep_blank_values=True)
+    said = dict(pairs)
     if unknown := sorted(set(said) - set(_SAYS)):
         raise Refused(
             400,
             "BAD_REQUEST",
             f"the address has the unknown parameters {', '.join(unknown)}",
             f"Known parameters: {', '.join(_SAYS)}.",
+        )
+    # A sender's variable without a value. Without a member it would be about the active one.
+    if empty := sorted(key for key in said if not said[key].strip()):
+        raise Refused(
+            400,
+            "BAD_REQUEST",
+            f"the address has no value for {', '.join(empty)}",
+            "Fill it in, or leave the parameter out.",
+        )
+    if len(pairs) > len(said):
+        raise Refused(
+            400,
+            "BAD_REQUEST",
+            "the address has a parameter twice",
+            f"Give each of {', '.join(_SAYS)} once at most.",
         )
     return said
 

@@ -72,6 +72,13 @@ def test_check_says_what_it_looked_at(node, capsys):
     assert "clock" in said
 
 
+def test_check_finds_that_the_journals_folder_cannot_be_made(node, capsys):
+    node.journal = Path("/proc/journal")
+    node.write()
+    assert call(node, "check") == 1
+    assert "the journal in /proc/journal is not usable" in capsys.readouterr().err
+
+
 def test_check_finds_programs_folders_and_brokers_that_are_missing(node, capsys):
     node.commands["lost"] = {"argv": ["/nowhere/program"], "folder": "/nowhere"}
     node.write(broker="amqp://node:Tr0ub4dor@127.0.0.1:1/f")

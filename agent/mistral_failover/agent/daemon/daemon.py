@@ -8,10 +8,9 @@ import threading
 from collections.abc import Callable
 
 from mistral_failover.agent.broker import Broker
-from mistral_failover.agent.daemon import runner
+from mistral_failover.agent.daemon import effects, runner
 from mistral_failover.agent.daemon.deposed import DeposedCleanup, Deposer
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
-from mistral_failover.agent.daemon.effects import EffectsWatch
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.isolation import Isolating, Namespaces
 from mistral_failover.agent.daemon.journal import Journal
@@ -65,6 +64,7 @@ class Agent:
             if journal.belong_to(f"{address.group_id}/{address.server_id}"):
                 LOG.warning("The journal belonged to another server or group: starting a new one")
             left = tidy_up(journal)
+            effects.tidy_up(journal)
             outbox = Outbox()
             rehearsals = Rehearsals(journal, self._isolating or Namespaces(config.rehearsals))
             rehearsals.tidy_up()
@@ -81,11 +81,11 @@ class Agent:
             lanes = Lanes(Worker(config, journal, dispatcher, line.exists).carry_out)
             publisher = ResultPublisher(line, outbox, dispatcher.prompt)
             deposer = Deposer(DeposedCleanup(config, journal, dispatcher), dispatcher)
-            effects = EffectsWatch(config, journal, dispatcher)
+            watch = effects.EffectsWatch(config, journal, dispatcher)
             publisher.start()
             deposer.start()
             readiness.start()
-            effects.start()
+            watch.start()
             LOG.info("The agent of server %s is in epoch %d", address.server_id, dispatcher.epoch)
             self._ready()
             try:
@@ -98,9 +98,9 @@ class Agent:
                 ).run(stop)
             finally:
                 self._stopping()
+                watch.finish()
                 self._end(dispatcher, deposer)
                 readiness.finish()
-                effects.finish()
                 publisher.finish(FAREWELL)
                 line.close()
 
@@ -110,7 +110,7 @@ class Agent:
         if not self._wait(dispatcher, end):
             LOG.warning("Killing the commands that are still running")
             dispatcher.stop_running()
-            self._wait(dispatcher, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
+            self._wait(dispatcher, elapsed() + runner.LONGEST_END)
         deposer.finish(end - elapsed())
         if left := dispatcher.rehearsals.wait_until_gone():
             LOG.error("The rehearsal has not ended: %s", left)

@@ -12,12 +12,13 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.daemon import messages
+from mistral_failover.agent.daemon import messages, runner
 from mistral_failover.agent.daemon.isolation import NoIsolation
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.messages import Refused, Request
@@ -97,6 +98,7 @@ class CommandDispatcher:
         self._jobs: dict[tuple[int, str], Job] = {}
         self._pending_notice = _PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
+        self._look: tuple[str, threading.Event] | None = None  # the lane of the check that runs
         self._in_effect: tuple[str, ...] = ()
         self._not_any_more: tuple[str, ...] = ()
         self.ended = threading.Event()
@@ -233,6 +235,32 @@ class CommandDispatcher:
         with self._changed:
             return [job for job in self._jobs.values() if job.began is not None]
 
+    @contextmanager
+    def looking(self, lane: str) -> Iterator[threading.Event | None]:
+        """Let a check of a command of a lane run while the block lasts. It may read what a command
+        is about to unmount, so it gives way: once the event is set, it has to end. None: it may not
+        run now."""
+        stop = threading.Event()
+        with self._changed:
+            in_the_way = any(
+                job.spec.lane == lane and job.request.rehearsal is None for job in self.running()
+            )
+            may = not (in_the_way or self._closing or self.deposing != "no")
+            self._look = (lane, stop) if may else None
+        try:
+            yield stop if may else None
+        finally:
+            with self._changed:
+                self._look = None
+                self._changed.notify_all()
+
+    def end_look(self, lane: str | None = None) -> bool:
+        """End the check that runs, if it is of a lane, and wait until it is gone; None: of any.
+        Return False if it does not end."""
+        with self._changed:
+            self._stop_look(lane)
+            return self._changed.wait_for(lambda: not self._looks(lane), runner.LONGEST_END)
+
     def stop_running(self) -> None:
         """Kill what runs."""
         for job in self.running():
@@ -247,11 +275,14 @@ class CommandDispatcher:
     # -- being deposed
 
     def wait_for_deposition(self) -> int | None:
-        """Wait until a deposed agent has something to stop and all running commands have ended;
-        return the epoch, or None once the agent stops."""
+        """Wait until a deposed agent has something to stop and all running commands and checks have
+        ended; return the epoch, or None once the agent stops."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closing or (self.deposing != "no" and not self.running())
+                lambda: (
+                    self._closing
+                    or (self.deposing != "no" and not self.running() and self._look is None)
+                )
             )
             return None if self._closing else self.epoch
 
@@ -408,6 +439,8 @@ class CommandDispatcher:
                         ("the agent failed while the command ran"),
                     )
                 job.began = elapsed()
+                if request.rehearsal is None:
+                    self._stop_look(job.spec.lane)
         except sqlite3.Error as error:
             LOG.error("The journal is not usable: %s", error)
             said = f"The agent did not run it, because the journal is not usable: {error}"
@@ -472,8 +505,16 @@ class CommandDispatcher:
             void = self._cut_off_all()
         return void
 
+    def _looks(self, lane: str | None) -> bool:
+        return self._look is not None and lane in (None, self._look[0])
+
+    def _stop_look(self, lane: str | None) -> None:
+        if self._look is not None and self._looks(lane):
+            self._look[1].set()
+
     def _cut_off_all(self) -> list[Delivery]:
         void = []
+        self._stop_look(None)
         for job in list(self._jobs.values()):
             if job.began is not None:
                 job.deposed = True

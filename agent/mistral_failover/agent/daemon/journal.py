@@ -394,18 +394,32 @@ class Journal:
             with self._lock, self._db:
                 self._set("rehearsals", json.dumps([*known, rehearsal][-KEPT_REHEARSALS:]))
 
+    def look(self, process: ProcessIdentity) -> None:
+        """Record the process of the latest check that the agent runs by itself."""
+        self._set_process("look", process)
+
+    def looked(self) -> ProcessIdentity | None:
+        """Return the process of the latest such check; None: there was none."""
+        return self._process("look")
+
     def was_rehearsed(self, rehearsal: str) -> bool:
         """Return whether :meth:`rehearse` was called for a rehearsal."""
         return rehearsal in self._rehearsals()
 
     def isolate(self, process: ProcessIdentity) -> None:
         """Record the first process of the latest isolation."""
-        with self._lock, self._db:
-            self._set("isolated", json.dumps(asdict(process)))
+        self._set_process("isolated", process)
 
     def isolated(self) -> ProcessIdentity | None:
         """Return the first process of the latest isolation; None: there was none."""
-        found = self._setting("isolated")
+        return self._process("isolated")
+
+    def _set_process(self, name: str, process: ProcessIdentity) -> None:
+        with self._lock, self._db:
+            self._set(name, json.dumps(asdict(process)))
+
+    def _process(self, name: str) -> ProcessIdentity | None:
+        found = self._setting(name)
         return ProcessIdentity(**load_json(found, "setting")) if found else None
 
     def _rehearsals(self) -> list[str]:

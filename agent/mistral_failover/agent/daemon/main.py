@@ -137,11 +137,17 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
     ]
     if config.rehearsable:
         _tell(_said_of_rehearsals(config))
+    there = next(each for each in (config.journal, *config.journal.parents) if each.exists())
     try:
-        write_probe(config.journal)
-        _tell(f"the journal's folder {config.journal} can be written")
-    except FileNotFoundError:
-        _tell(f"the journal's folder {config.journal} does not exist yet: the agent makes it")
+        write_probe(there)
+        _tell(
+            f"the journal's folder {config.journal} "
+            + (
+                "can be written"
+                if there == config.journal
+                else "does not exist yet: the agent makes it"
+            )
+        )
     except OSError as error:
         faults.append(str(unusable(config.journal, error)))
     broker = Broker(config.broker)

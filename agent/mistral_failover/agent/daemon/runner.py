@@ -39,6 +39,8 @@ UNKILLABLE = 10.0
 will do nothing any more."""
 LINGER = 1.0
 """Seconds to wait for output after the program ended: processes that it left may hold it open."""
+LONGEST_END = GRACE + UNKILLABLE + 2 * LINGER
+"""Seconds after which a program that is being killed is not waited for any more."""
 
 # The kernel closes the agent's end of the pipe when the agent dies: then nothing is run. A shell
 # sets variables of its own; the program gets only those that it is given.

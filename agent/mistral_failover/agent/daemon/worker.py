@@ -213,6 +213,8 @@ class Worker:
             job.stop.wait(pauses.next())
 
         if request.rehearsal is None:
+            if not self._desk.end_look(job.spec.lane):
+                LOG.error("%s begins although a check cannot be ended", request.name)
             left = self._desk.rehearsals.wait_until_gone()
             if left:
                 LOG.error("%s begins although the rehearsal has not ended: %s", request.name, left)
@@ -325,11 +327,17 @@ def find_outcome(
     return "unknown", said
 
 
-def check(spec: CommandSpec, row: JournalEntry, stop: threading.Event) -> Steps[int]:
+def check(
+    spec: CommandSpec,
+    row: JournalEntry,
+    stop: threading.Event,
+    began: Callable[[ProcessIdentity], None] | None = None,
+) -> Steps[int]:
     """Run the check of a command that has one; return its exit code, of which all but `IN_EFFECT`
-    and `NOT_IN_EFFECT` say nothing. Raises `Refused`: its arguments do not fit any more."""
+    and `NOT_IN_EFFECT` say nothing. ``began``: see `Program`. Raises `Refused`: its arguments do
+    not fit any more."""
     argv = spec.words(spec.check or (), messages.values_of(row.arguments, spec))
-    ended = yield Program(spec, argv, row.id, stop)
+    ended = yield Program(spec, argv, row.id, stop, began)
     return ended.exit_code
 
 
