@@ -219,12 +219,12 @@ def _advanced(
     entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
         raise UnknownTraversal(traversal_id)
-    state, after, view = entered
+    state, after, view, rehearsed = entered
     agent_epochs.refuse_restored(state)
     reach("advance.before")
-    if through is Stage.FENCE and state.rehearses is None:
-        _clean_up_rehearsals(request, state.id)
     worker = NodeWorker(request, state.id)
+    left = _Cleanups(request, state.id, rehearsed)
+    left.go_on()
     gated = _open(request, view.traversal, through, hold=hold)
     said: list[str] = []
     if not view.settled(through):  # mostly the workers are faster than Mistral
@@ -234,13 +234,13 @@ def _advanced(
         # Where stages were opened only now, the view is out of date.
         first = [] if gated else [_Look(view, count, worker.ended is not None)]
         with request.runtime.workers.loop():
-            last = _Loop(worker, traversal_id, through, after).run(first)
+            last = _Loop(worker, traversal_id, through, after, left).run(first)
         if last is None:
             return None
         view, said = last.view, list(last.said)
     if _goes_on(request, view, through, worker, hold=hold):
         with request.runtime.workers.loop():
-            last = _Loop(worker, traversal_id, Stage.END, after).run(())
+            last = _Loop(worker, traversal_id, Stage.END, after, left).run(())
         if last is not None:
             view, said = last.view, list(last.said)
     reach("advance.after")
@@ -266,6 +266,37 @@ def _advanced(
     return facts
 
 
+@dataclass
+class _Cleanups:
+    """The cleanups of the group's rehearsals that a failover has ended; ``left``: whether there may
+    be any. Their own executions may look later, or have died, and the standby is needed soon."""
+
+    request: Request
+    group_id: str
+    left: bool
+
+    def go_on(self) -> None:
+        """Work on what can be done of them now, in this process and without waiting for it. What a
+        dead owner holds can be once its lease is over, so ask again."""
+        if not self.left:
+            return
+
+        def read(tx: ProjectTransaction) -> dict[str, TraversalView]:
+            found = {}
+            for row in rehearsals.unfinished(tx, self.group_id):
+                own = groups.get(tx, row["id"])
+                if row["outcome"] != RehearsalOutcome.RUNNING and own and own.current_traversal:
+                    found[own.id] = _view(tx, own.current_traversal)
+            return found
+
+        found = self.request.store.reading(read)
+        self.left = bool(found)
+        for rehearsal_id, view in found.items():
+            worker = NodeWorker(self.request, rehearsal_id)
+            for row in view.due():
+                worker.submit(Ready(view.traversal.id, row.node))
+
+
 @dataclass(frozen=True)
 class _Look:
     """One look at a traversal. ``count``: how many nodes the process had worked on before it.
@@ -281,13 +312,15 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop of one call. ``after``: the id of the journal's last row before it. ``rooms``: by
-    traversal, whether its goal leaves roles without a member, which does not change."""
+    """The loop of one call. ``after``: the id of the journal's last row before it. ``left``: of the
+    group's rehearsals. ``rooms``: by traversal, whether its goal leaves roles without a member,
+    which does not change."""
 
     worker: NodeWorker
     traversal_id: str
     through: Stage
     after: int
+    left: _Cleanups
     rooms: dict[str, bool] = field(default_factory=dict)
 
     def run(self, first: Iterable[_Look]) -> _Look | None:
@@ -311,6 +344,7 @@ class _Loop:
             tried |= failures
             if failures and choose_other_target(worker.request, view.traversal.id):
                 continue
+            self.left.go_on()
             began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
             if any(began):
                 pause, idle_since = POLL_FIRST, time.monotonic()
@@ -355,31 +389,15 @@ def _view(tx: ProjectTransaction, traversal_id: str) -> TraversalView:
 
 def _entered(
     request: Request, tx: ProjectTransaction, traversal_id: str
-) -> tuple[GroupState, int, TraversalView] | None:
-    """Return the group of a traversal, the id of the journal's last row, and the traversal; None if
-    the request's project has none with that id."""
+) -> tuple[GroupState, int, TraversalView, bool] | None:
+    """Return the group of a traversal, the id of the journal's last row, the traversal, and whether
+    the group has rehearsals that are not cleaned up; None if the request's project has none with
+    that id."""
     state = ownership.group_of(request, tx, traversal_id)
     if state is None:
         return None
-    return state, views.last_entry(tx, state.id), _view(tx, traversal_id)
-
-
-def _clean_up_rehearsals(request: Request, group_id: str) -> None:
-    """Begin the cleanup of the group's rehearsals that a failover has ended, in this process and
-    without waiting for it: their own executions may look later, and the standby is needed soon."""
-
-    def read(tx: ProjectTransaction) -> dict[str, TraversalView]:
-        found = {}
-        for row in rehearsals.unfinished(tx, group_id):
-            own = groups.get(tx, row["id"])
-            if row["outcome"] != RehearsalOutcome.RUNNING and own and own.current_traversal:
-                found[own.id] = _view(tx, own.current_traversal)
-        return found
-
-    for rehearsal_id, view in request.store.reading(read).items():
-        worker = NodeWorker(request, rehearsal_id)
-        for row in view.due():
-            worker.submit(Ready(view.traversal.id, row.node))
+    rehearsed = state.rehearses is None and bool(rehearsals.unfinished(tx, state.id))
+    return state, views.last_entry(tx, state.id), _view(tx, traversal_id), rehearsed
 
 
 def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> bool:
