@@ -49,7 +49,7 @@ class Store:
             for each in re.findall(r"```text\n(.*?)```", section(page("backup"), heading), re.S)
             if each.startswith(starts)
         )
-        typed = block.replace("/var/lib/failover/state", str(self.folder / "state"))
+        typed = block.replace("/var/lib/failover-server", str(self.folder / "state"))
         subprocess.run(
             ["sh", "-ec", typed], cwd=self.folder, env=os.environ | self.environment, check=True
         )

@@ -219,12 +219,13 @@ def _advanced(
     entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
         raise UnknownTraversal(traversal_id)
-    state, after, view, rehearsed = entered
+    state, after, view = entered
     agent_epochs.refuse_restored(state)
     reach("advance.before")
     worker = NodeWorker(request, state.id)
-    left = _Cleanups(request, state.id, rehearsed)
-    left.go_on()
+    left = _Cleanups(request, state.id, state.rehearses is None)
+    if through is Stage.FENCE:  # also if all of it is done by now
+        left.go_on()
     gated = _open(request, view.traversal, through, hold=hold)
     said: list[str] = []
     if not view.settled(through):  # mostly the workers are faster than Mistral
@@ -389,15 +390,13 @@ def _view(tx: ProjectTransaction, traversal_id: str) -> TraversalView:
 
 def _entered(
     request: Request, tx: ProjectTransaction, traversal_id: str
-) -> tuple[GroupState, int, TraversalView, bool] | None:
-    """Return the group of a traversal, the id of the journal's last row, the traversal, and whether
-    the group has rehearsals that are not cleaned up; None if the request's project has none with
-    that id."""
+) -> tuple[GroupState, int, TraversalView] | None:
+    """Return the group of a traversal, the id of the journal's last row, and the traversal; None if
+    the request's project has none with that id."""
     state = ownership.group_of(request, tx, traversal_id)
     if state is None:
         return None
-    rehearsed = state.rehearses is None and bool(rehearsals.unfinished(tx, state.id))
-    return state, views.last_entry(tx, state.id), _view(tx, traversal_id), rehearsed
+    return state, views.last_entry(tx, state.id), _view(tx, traversal_id)
 
 
 def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> bool:
