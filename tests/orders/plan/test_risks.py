@@ -137,13 +137,13 @@ def test_a_lock_that_is_held_and_one_of_somebody_dead_are_told(group: Any) -> No
     identity = groups.group_id("<default-project>", group.name)
     records = group.state.database.reading(lambda tx: list(tx.records(identity)))
     held, dead = records[:2]
-    group.state.database.atomically(lambda tx: tx.acquire(held, "somebody", 600.0))
+    group.state.database.atomically(lambda tx: tx.acquire(held, "a process that lives", 600.0))
     group.state.database.atomically(lambda tx: tx.acquire(dead, "a dead process", -1.0))
 
     plan = group.plan()
 
     assert {"LOCK_HELD", "LOCK_DEAD"} <= codes(plan)
-    assert not any("somebody" in row["sentence"] for row in plan["risks"])
+    assert not any("a process that lives" in row["sentence"] for row in plan["risks"])
     assert not any("a dead process" in row["sentence"] for row in plan["risks"])
 
 
