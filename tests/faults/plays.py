@@ -283,7 +283,7 @@ def together(drill: Drill) -> None:
 
 
 def stop_the_standby(drill: Drill) -> None:
-    """So no other member can take over; and Heat is away, so that the lost one does not come back first."""
+    """No other member can take over, and Heat is away: the lost one does not come back first."""
     client = drill.slot.cloud.client
     Operator(client).stop_server(drill.server("db_b"))
     client.api_fault("stack_patch", status=503, times=10_000)
