@@ -59,21 +59,26 @@ def ids(cloud: Cloud, stack: str) -> dict[str, str]:
     }
 
 
+def replace(cloud: Cloud, crew: str, member: LostServer) -> None:
+    """Have Heat give a member another server."""
+    stack_updates.replace_member(
+        cloud,
+        crew,
+        member.member,
+        autoscaling_group="nodes",
+        resource=None,
+        server_id=member.server,
+        reason="a test",
+        limit=60,
+    )
+
+
 def test_the_stack_of_a_member_goes_with_its_server(cloud: Cloud, crew: str) -> None:
     before, one = ids(cloud, crew), lost(cloud, crew)
 
     told = [each.what for each in by_heat(one, crew)]
 
-    stack_updates.replace_member(
-        cloud,
-        crew,
-        one.member,
-        autoscaling_group="nodes",
-        resource=None,
-        server_id=one.server,
-        reason="a test",
-        limit=60,
-    )
+    replace(cloud, crew, one)
     after = ids(cloud, crew)
     gone = {name for name in before if before[name] not in after.values()}
     assert gone == {"db", "scratch", "front"}
@@ -94,16 +99,7 @@ def test_no_deletion_is_told_of_what_no_update_may_take(cloud: Cloud, crew: str)
 
 def test_nothing_more_goes_of_a_member_that_has_another_server(cloud: Cloud, crew: str) -> None:
     former = lost(cloud, crew)
-    stack_updates.replace_member(
-        cloud,
-        crew,
-        former.member,
-        autoscaling_group="nodes",
-        resource=None,
-        server_id=former.server,
-        reason="a test",
-        limit=60,
-    )
+    replace(cloud, crew, former)
 
     assert list(by_heat(former, crew)) == []
 

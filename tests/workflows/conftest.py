@@ -372,6 +372,26 @@ class Loose(Protected):
 
 
 @pytest.fixture
+def rehearsable(protect: Callable[..., Protected]) -> Callable[..., Protected]:
+    """Make a group that is up, and whose rehearsals have the check ``newest_row``."""
+
+    def make(**more: Any) -> Protected:
+        made = protect(rehearsal={"checks": ["newest_row"]}, **more)
+        made.cloud.add_application(
+            made.name,
+            start="start",
+            stop="stop",
+            checks=["newest_row"],
+            needs_volume=True,
+            stack=made.name,
+        )
+        made.activate()
+        return made
+
+    return make
+
+
+@pytest.fixture
 def loose(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..., Loose]:
     """Make servers and a volume without a stack, for a group that is not defined yet."""
 

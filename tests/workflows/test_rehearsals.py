@@ -19,23 +19,11 @@ from support.rehearsed import CONTEXT, latest, rehearsed
 from support.volume_group import DATA, DATABASE
 from support.waiting import until
 
-CHECKS = {"checks": ["newest_row"]}
-
 
 @pytest.fixture
-def group(protect: Callable[..., Any]) -> Any:
+def group(rehearsable: Callable[..., Any]) -> Any:
     """A group that is up on db_a, with a check."""
-    made = protect(rehearsal=CHECKS)
-    made.cloud.add_application(
-        made.name,
-        start="start",
-        stop="stop",
-        checks=["newest_row"],
-        needs_volume=True,
-        stack=made.name,
-    )
-    made.activate()
-    return made
+    return rehearsable()
 
 
 def things(cloud: EmulatorClient) -> dict[str, list[Any]]:

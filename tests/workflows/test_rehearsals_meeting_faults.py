@@ -23,21 +23,11 @@ SILENCE = 3.0
 
 
 @pytest.fixture
-def group(protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+def group(rehearsable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """A group that is up on db_a, with a check and two standbys, whose agents are soon silent."""
     for module in (commands, rehearsal):
         monkeypatch.setattr(module, "SILENCE", SILENCE)
-    made = protect(servers=("db_a", "db_b", "db_c"), rehearsal={"checks": ["newest_row"]})
-    made.cloud.add_application(
-        made.name,
-        start="start",
-        stop="stop",
-        checks=["newest_row"],
-        needs_volume=True,
-        stack=made.name,
-    )
-    made.activate()
-    return made
+    return rehearsable(servers=("db_a", "db_b", "db_c"))
 
 
 def things() -> dict[str, list[Any]]:

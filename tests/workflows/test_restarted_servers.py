@@ -274,6 +274,20 @@ def test_what_ends_again_soon_fails_over_if_the_group_says_so(
     assert group.runs_on() == ["db_b"]
 
 
+def test_the_repair_of_something_else_is_no_reason_to_move(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = checked(protect, heal="failover")
+    operator.update_stack(group.name, active="none")
+    assert healed(group).state == "SUCCESS"
+    observe(group)
+    kill(group)
+
+    (row,) = observe(group)
+
+    assert (row["service"], row["heal"]) == ("DOWN", None)
+
+
 @pytest.mark.parametrize(
     ("order", "ended", "member"),
     [("on_alarm", "FAILED", "db_b"), ("switchover", "RETURNED", "db_a")],

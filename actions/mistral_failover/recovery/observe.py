@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from shlex import quote
@@ -739,24 +739,27 @@ def _heal(
     if seen.service is not Service.DOWN:
         return None, why, memory
     if policy == "failover":
-        return _loss(facts, seen, just_repaired=not may), why, memory
+        repaired = {} if may else made_at(tx, [facts.state.id])
+        since = memory.repair_after - REPAIR_AGAIN
+        again_started = {each for each, at in repaired.items() if at >= since}
+        return _loss(facts, seen, again_started), why, memory
     if facts.reached:
         why = f"the group file says heal: {policy}, which starts no failover"
     return None, why, memory
 
 
-def _loss(facts: _ObservedGroup, seen: Observation, *, just_repaired: bool) -> Heal | None:
+def _loss(facts: _ObservedGroup, seen: Observation, again_started: Collection[str]) -> Heal | None:
     """Return an alarm about an active member whose server is gone, or whose application ended and
-    could not be started again there, or ended again since it was ``just_repaired``. Admission
-    judges it as any other."""
+    could not be started again there, or ended again after the last repair has: ``again_started``
+    has the resources that it made. Admission judges it as any other."""
     state = facts.state
     for member in seen.members:
         if not member.roles:
             continue
         gone = member.observed.presence is Presence.GONE
         why = member.observed.why if gone else _could_not_start(facts, member.name)
-        if not why and just_repaired:
-            why = _ended_again(facts, seen, member.name)
+        if not why:
+            why = _ended_again(facts, seen, member.name, again_started)
         if not why:
             continue
         server = facts.members[member.name].server_id
@@ -771,10 +774,15 @@ def _loss(facts: _ObservedGroup, seen: Observation, *, just_repaired: bool) -> H
     return None
 
 
-def _ended_again(facts: _ObservedGroup, seen: Observation, member: str) -> str:
-    """Return, in words, that an application has ended which exists by the engine's records; empty
-    if not."""
-    made = {record.name for record in facts.records if record.status == Status.COMPLETE}
+def _ended_again(
+    facts: _ObservedGroup, seen: Observation, member: str, again_started: Collection[str]
+) -> str:
+    """Return, in words, that an application which was started again has ended; empty if not."""
+    made = {
+        record.name
+        for record in facts.records
+        if record.status == Status.COMPLETE and record.id in again_started
+    }
     for each in seen.resources:
         ended = each.observed.presence is Presence.GONE and each.serves
         if each.type == ACTIVATION and each.member == member and ended and each.name in made:

@@ -104,7 +104,9 @@ def _kept(call: Call, alarm_id: str, trust: str | None) -> dict[str, Any]:
     if given.get(rule) is None:
         raise _refused(400, f"{rule} must be set for {given['type']} type alarm")
     alarm = {**_DEFAULTS, "description": f"{given['type']} alarm rule", **given}
-    alarm = {name: value for name, value in alarm.items() if name == rule or name[-5:] != "_rule"}
+    alarm = {
+        name: value for name, value in alarm.items() if name == rule or not name.endswith("_rule")
+    }
     alarm |= {"alarm_id": alarm_id, "project_id": call.project_id, "user_id": call.user_id}
     own = trust or new_id().replace("-", "")
     for name in _ACTIONS:

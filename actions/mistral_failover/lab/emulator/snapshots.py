@@ -80,7 +80,7 @@ def _create_snapshot(call: Call) -> Any:
     made = _snapshot_view(snapshot)
     hidden = [name for name in made if name.startswith("os-extended-snapshot-attributes")]
     shown = {name: value for name, value in made.items() if name not in hidden}
-    return 202, {"snapshot": shown | {"updated_at": None}}
+    return 202, {"snapshot": shown}
 
 
 @transition("snapshot.created")
