@@ -688,7 +688,9 @@ def stack_made_again(make: Callable[..., Walk]) -> Walk:
 
 
 def in_progress(make: Callable[..., Walk]) -> Walk:
-    walk = make(fence=[{"kind": "quiesce", "limit": 6}, "stop"])
+    """The fence waits for an agent that does not answer: long enough for a busy machine to look
+    at it several times."""
+    walk = make(fence=[{"kind": "quiesce", "limit": 20}, "stop"])
     walk.deployment.crash(walk.group)
     assert walk.types(f"failover start {walk.group} --lost db_a --timeout 0") in (0, 4)
     return walk
