@@ -64,6 +64,45 @@ def test_the_failure_of_an_earlier_update_is_not_taken_for_that_of_this_one(
     assert len(patches(emulator)) == sent + 2
 
 
+def test_an_update_that_runs_is_followed_in_heat_s_list(cloud, pair, emulator, monkeypatch):
+    """To show a stack takes Heat much longer than to list it."""
+    seen: list[str] = []
+    shown, listed = stack_updates.stack_shown, type(cloud).stack_row
+
+    def show(*arguments: Any) -> Any:
+        stack = shown(*arguments)
+        seen.append(stack.stack_status)
+        return stack
+
+    def row(*arguments: Any) -> Any:
+        found = listed(*arguments)
+        seen.append(f"listed {found.stack_status}")
+        return found
+
+    emulator.set_latency(stack_patch=1)
+    monkeypatch.setattr(stack_updates, "stack_shown", show)
+    monkeypatch.setattr(type(cloud), "stack_row", row)
+
+    assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
+    assert seen.count("listed UPDATE_IN_PROGRESS") > 1
+    assert "UPDATE_IN_PROGRESS" not in seen, seen
+
+
+@pytest.mark.parametrize("code", ["FORBIDDEN", None])
+def test_a_stack_that_heat_does_not_list_is_asked_for(cloud, pair, monkeypatch, code):
+    """The rights may not reach so far, and a stack in another one is not listed."""
+    asked: list[str] = []
+
+    def row(_: Any, stack_id: str) -> None:
+        asked.append(stack_id)
+        if code is not None:
+            raise CloudError(code, "not for you")
+
+    monkeypatch.setattr(type(cloud), "stack_row", row)
+    assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("wanted", "shown", "same"),
     [

@@ -59,6 +59,7 @@ SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine
 _LOOKS = 4  # at a running update's events within the limit
 _RECENT = 100  # events among which that of a failed update is
 SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
+_RUNNING = ("UPDATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 _PSEUDO = ("OS::", "AWS::")  # how the names begin of parameters that Heat adds
 _HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
 _ANOTHER_S_TRUST = (
@@ -83,6 +84,7 @@ class _UpdateWait:
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
         self._sends = 0
+        self._listed = True  # Heat may list it: it does not list a stack in another one
         self._updates = ResendPolicy(cloud)
 
     def _look(self) -> tuple[Any, str, str]:
@@ -95,6 +97,23 @@ class _UpdateWait:
             words = f"Stack {self._stack} is {stack.stack_status}."
             raise CloudError("CONFLICT", words, retryable=False)
         return stack, action, status
+
+    def _running(self) -> ProbeResult | None:
+        """Return the look at an update that was sent and that Heat lists as running; None if a look
+        at the stack itself has to decide."""
+        if self._before is None or not self._listed:
+            return None
+        try:
+            row = self._cloud.stack_row(self._stack.rpartition("/")[2])
+        except CloudError as error:
+            if error.code != "FORBIDDEN":
+                raise
+            row = None
+        self._listed = row is not None
+        if row is None or row.stack_status not in _RUNNING:
+            return None
+        self._began()
+        return None if self._is_left() else ProbeResult(f"it is {row.stack_status}")
 
     def _began(self) -> None:
         """Record that an update is seen to run: whatever it ends in is new."""
@@ -228,7 +247,7 @@ def patch_parameters(
     """
     patch = _PatchWait(cloud, stack, _ParametersChange(cloud, parameters, keep), limit)
     what = f"stack {stack} to carry its new parameters"
-    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit, among="stacks")
     return patched
 
 
@@ -246,7 +265,7 @@ def patch_template(
     """
     patch = _PatchWait(cloud, stack, _TemplateChange(cloud, template, keep), limit)
     what = f"stack {stack} to carry its new template"
-    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit, among="stacks")
     return patched
 
 
@@ -356,7 +375,7 @@ class _PatchWait(_UpdateWait):
 
     def step(self) -> ProbeResult:
         if self._looked:
-            return self._step(None)
+            return self._running() or self._step(None)
         self._looked = True
         # The first look mostly sends the update: what that would replace is read at the same time.
         with alongside(lambda: rows_of(self._cloud, self._stack)) as rows:
@@ -521,7 +540,7 @@ def replace_member(
         cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep
     )
     what = f"{f'{resource} of ' if resource else ''}member {member} of stack {stack} to be replaced"
-    replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit)
+    replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit, among="stacks")
     return replaced
 
 
@@ -553,6 +572,9 @@ class _ReplacementWait(_UpdateWait):
         self._marks = ResendPolicy(cloud)
 
     def step(self) -> ProbeResult:
+        return self._running() or self._step()
+
+    def _step(self) -> ProbeResult:
         stack, _, status = self._look()
         state = f"it is {stack.stack_status}"
         if status == "IN_PROGRESS" and self._before is not None:

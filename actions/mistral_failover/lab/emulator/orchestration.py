@@ -131,6 +131,7 @@ def _list(call: Call) -> Any:
         if stack.project_id == call.path("project_id")
         and stack.deleted is None
         and stack.parent is None
+        and call.query("id") in (None, stack.id)
         and call.query("name") in (None, stack.name)
         and call.query("status") in (None, stack.status)
     ]
