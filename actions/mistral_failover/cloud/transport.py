@@ -369,7 +369,7 @@ class GuardedSession(Session):
         self._endpoints: dict[str, str | None] = {}
         # With its trust, requests looks for proxies before each call. It would also send what
         # ~/.netrc has for the host.
-        self.session.trust_env = bool(getproxies().keys() - {"no"})
+        self.session.trust_env = _names_a_proxy()
         for scheme in ("http://", "https://"):
             super().mount(scheme, _GuardedTransport(guard))
 
@@ -635,6 +635,13 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
 
     def close(self) -> None:
         """Leave the shared connections open."""
+
+
+def _names_a_proxy() -> bool:
+    """Return whether the environment names a proxy. To read it takes longer than all else that a
+    session needs, so it is read only if there is something."""
+    may = any(name.lower().endswith("_proxy") for name in os.environ)
+    return may and bool(getproxies().keys() - {"no"})
 
 
 def _proxy(request: requests.PreparedRequest, options: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
+from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import ProjectTransaction
 
 
@@ -37,11 +38,17 @@ def refuse_restored(state: GroupState) -> None:
         )
 
 
-def settle(request: Request, group_id: str, heard: Mapping[str, Heartbeat]) -> bool:
+def settle(
+    request: Request,
+    group_id: str,
+    heard: Mapping[str, Heartbeat],
+    known: Mapping[str, MemberRow] | None = None,
+) -> bool:
     """Take over the later epochs that these agents know, by member. If one of them was deposed
     since something was made there by the store's word, mark the group as restored instead. Return
-    whether it is."""
-    known = request.store.reading(lambda tx: groups.members_of(tx, group_id))
+    whether it is. ``known``: the members, if they were read already."""
+    if known is None:
+        known = request.store.reading(lambda tx: groups.members_of(tx, group_id))
     if not any(name in known and beat.epoch > known[name].epoch for name, beat in heard.items()):
         return False
 

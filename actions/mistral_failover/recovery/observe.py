@@ -251,7 +251,7 @@ def _is_restored(request: Request, view: ProjectView, facts: _ObservedGroup) -> 
         for name, member in facts.members.items()
         if member.server_id is not None and (beat := view.heard.get(_agent_of(facts, member)))
     }
-    return agent_epochs.settle(request, facts.state.id, heard)
+    return agent_epochs.settle(request, facts.state.id, heard, facts.members)
 
 
 def _down_since(

@@ -67,6 +67,26 @@ _MEMBERS = (
     .where(members.c.group_id == sa.bindparam("group_id"))
     .order_by(members.c.name)
 )
+_OF_SERVER = (
+    sa.select(groups.c.name, members.c.name)
+    .join(groups, groups.c.id == members.c.group_id)
+    .where(members.c.server_id == sa.bindparam("this_server"))
+    .order_by(groups.c.name)
+)
+_IN_QUEUE = (
+    sa.select(traversals.c.group_id, traversals.c.number, definitions.c.document)
+    .join(
+        definitions,
+        sa.and_(
+            definitions.c.group_id == traversals.c.group_id,
+            definitions.c.version == traversals.c.definition_version,
+        ),
+    )
+    .where(traversals.c.id == sa.bindparam("this_traversal"))
+)
+_TYPES = sa.select(resources.c.id, resources.c.type).where(
+    resources.c.group_id == sa.bindparam("this_group")
+)
 _WITH_MEMBERS = (
     sa.select(*_STATE.selected_columns, *_OF_MEMBER)
     .join(members, members.c.group_id == groups.c.id, isouter=True)
@@ -468,16 +488,9 @@ def member_of_server(
 ) -> tuple[str, str] | None:
     """Return the (group name, member name) of the member with this server, within the project. If
     there are several groups, return the one named, otherwise the first by name."""
-    query = (
-        sa.select(groups.c.name, members.c.name)
-        .join(groups, groups.c.id == members.c.group_id)
-        .where(groups.c.project_id == tx.project_id, members.c.server_id == server_id)
-        .order_by(groups.c.name)
-    )
-    if group is not None:
-        query = query.where(groups.c.name == group)
-    row = tx.connection.execute(query).first()
-    return (row[0], row[1]) if row else None
+    rows = tx.connection.execute(_OF_SERVER, {"this_server": server_id}).all()
+    found = next((row for row in rows if group in (None, row[0])), None)
+    return (found[0], found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -593,23 +606,12 @@ class QueuePosition:
 
 def queue_position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
     """Return the place of a traversal; None if there is none."""
-    query = (
-        sa.select(traversals.c.group_id, traversals.c.number, definitions.c.document)
-        .join(
-            definitions,
-            sa.and_(
-                definitions.c.group_id == traversals.c.group_id,
-                definitions.c.version == traversals.c.definition_version,
-            ),
-        )
-        .where(traversals.c.id == traversal_id)
-    )
-    row = tx.connection.execute(query).first()
+    row = tx.connection.execute(_IN_QUEUE, {"this_traversal": traversal_id}).first()
     if row is None:
         return None
-    types = sa.select(resources.c.id, resources.c.type).where(resources.c.group_id == row.group_id)
+    types = tx.connection.execute(_TYPES, {"this_group": row.group_id})
     return QueuePosition(
         int(row.document["document"].get("priority", 0)),
         row.number,
-        {row.id: row.type for row in tx.connection.execute(types)},
+        {row.id: row.type for row in types},
     )

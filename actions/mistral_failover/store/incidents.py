@@ -82,6 +82,7 @@ class Incident:
         return self.decision == Decision.ADMITTED and self.group_id is None
 
 
+_INCIDENT = sa.select(incidents).where(incidents.c.id == sa.bindparam("this_incident"))
 _WITHOUT_PAYLOAD = [column for column in incidents.c if column.name != "payload"]
 _DECIDED_FOR_GOOD = sa.or_(
     incidents.c.decision.in_((Decision.IGNORED, Decision.DISMISSED, Decision.DUPLICATE)),
@@ -138,10 +139,8 @@ _ANOTHER_GOAL_SINCE = (
 
 def get(tx: ProjectSession, incident_id: str) -> Incident | None:
     """Return an incident."""
-    query = sa.select(incidents).where(
-        incidents.c.id == incident_id, incidents.c.project_id == tx.project_id
-    )
-    return next(iter(_found(tx, query)), None)
+    rows = tx.connection.execute(_INCIDENT, {"this_incident": incident_id})
+    return next((Incident(**row._mapping) for row in rows), None)
 
 
 def add(tx: ProjectSession, incident: Incident) -> None:

@@ -13,6 +13,9 @@ from mistral_failover.store.session import ProjectSession, chunks
 from mistral_failover.store.tables import OF_USERS, groups, observations, traversals
 
 _DEEP = 200  # conditions: SQLite takes no deeper ones
+_OF_GROUP = sa.select(
+    observations.c.at, observations.c.since, observations.c.seen, observations.c.memory
+).where(observations.c.group_id == sa.bindparam("this_group"))
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,7 @@ class StoredObservation:
 
 def of_group(tx: ProjectSession, group_id: str) -> StoredObservation | None:
     """Return what was last seen of a group."""
-    query = sa.select(
-        observations.c.at, observations.c.since, observations.c.seen, observations.c.memory
-    ).where(observations.c.group_id == group_id)
-    row = tx.connection.execute(query).one_or_none()
+    row = tx.connection.execute(_OF_GROUP, {"this_group": group_id}).one_or_none()
     return StoredObservation(*row) if row else None
 
 

@@ -48,6 +48,8 @@ class RehearsalRow(TypedDict):
 
 
 _ROW = fields(RehearsalRow, rehearsals)
+_UNFINISHED = _ROW.where(rehearsals.c.cleaned_at.is_(None)).order_by(rehearsals.c.number)
+_UNFINISHED_OF = _UNFINISHED.where(rehearsals.c.group_id == sa.bindparam("this_group"))
 
 
 def identity(project_id: str, group: str, occasion: str) -> tuple[str, str]:
@@ -128,10 +130,9 @@ def last_result(tx: ProjectSession, identity: str) -> RehearsalRow | None:
 def unfinished(tx: ProjectSession, identity: str | None = None) -> list[RehearsalRow]:
     """Return the rehearsals of the project, or of one group, that still have something in the
     cloud, the oldest first."""
-    query = _ROW.where(rehearsals.c.cleaned_at.is_(None))
-    if identity is not None:
-        query = query.where(rehearsals.c.group_id == identity)
-    return tx.rows(RehearsalRow, query.order_by(rehearsals.c.number))
+    if identity is None:
+        return tx.rows(RehearsalRow, _UNFINISHED)
+    return tx.rows(RehearsalRow, _UNFINISHED_OF, {"this_group": identity})
 
 
 def end(

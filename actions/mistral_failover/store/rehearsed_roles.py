@@ -34,14 +34,16 @@ class RehearsedRole(TypedDict):
     to_service: float | None
 
 
-_ROW = fields(RehearsedRole, rehearsed_roles)
+_OF_GROUP = (
+    fields(RehearsedRole, rehearsed_roles)
+    .where(rehearsed_roles.c.group_id == sa.bindparam("this_group"))
+    .order_by(rehearsed_roles.c.member, rehearsed_roles.c.role)
+)
 
 
 def of_group(tx: ProjectSession, identity: str) -> list[RehearsedRole]:
     """Return what was rehearsed of a group, by member and role."""
-    mine = _ROW.where(rehearsed_roles.c.group_id == identity)
-    order = mine.order_by(rehearsed_roles.c.member, rehearsed_roles.c.role)
-    return tx.rows(RehearsedRole, order)
+    return tx.rows(RehearsedRole, _OF_GROUP, {"this_group": identity})
 
 
 def begin(tx: ProjectTransaction, identity: str, roles: Mapping[str, str]) -> None:

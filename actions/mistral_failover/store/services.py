@@ -63,10 +63,25 @@ class ServiceRow:
     until: float
 
 
-def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
-    """Return these groups, or all that the transaction sees: a single one with all that its last
-    look found, because nothing that is asked of many shows the reasons."""
-    single = group_ids is not None and len(group_ids) == 1
+class _Query:
+    """A query about groups, built once, because that takes longer than running it. ``group_id``:
+    its column with the id of a row's group."""
+
+    def __init__(self, query: sa.Select[Any], group_id: sa.ColumnElement[Any]) -> None:
+        self._of_all = query
+        self._of_some = query.where(group_id.in_(sa.bindparam("these_groups", expanding=True)))
+
+    def of(self, tx: Session, group_ids: Sequence[str] | None) -> Iterator[Any]:
+        """Yield the rows of these groups; None: all rows."""
+        if group_ids is None:
+            yield from tx.connection.execute(self._of_all)
+            return
+        for some in chunks(group_ids):
+            yield from tx.connection.execute(self._of_some, {"these_groups": list(some)})
+
+
+def _service_rows(seen: sa.ColumnElement[Any]) -> _Query:
+    """The rows of `rows`; ``seen``: what to read of what was seen."""
     query = (
         sa.select(
             *(groups.c[name] for name in _STATE),
@@ -78,7 +93,7 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
             observations.c.service,
             observations.c.at,
             observations.c.since,
-            (observations.c.seen if single else _MISSED).label("seen"),
+            seen.label("seen"),
         )
         .select_from(groups)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
@@ -86,8 +101,54 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .where(OF_USERS)
     )
+    return _Query(query, groups.c.id)
+
+
+_ROWS = _service_rows(_MISSED)
+_SINGLE = _service_rows(observations.c.seen)
+_WAITING = _Query(
+    sa.select(
+        incidents.c.group_id,
+        incidents.c.decision,
+        incidents.c.fact,
+        incidents.c.order,
+        incidents.c.first_at,
+    ).where(WAITING, incidents.c.group_id.is_not(None)),
+    incidents.c.group_id,
+)
+_RECORDS = _Query(sa.select(*COLUMNS).where(ALIVE).order_by(*BIRTH), resources.c.group_id)
+_MADE = _Query(
+    sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
+    .where(
+        operations.c.verb.in_((Verb.CREATE, Verb.UPDATE)),
+        operations.c.status == OperationStatus.DONE,
+    )
+    .group_by(operations.c.resource_id),
+    operations.c.group_id,
+)
+_LOST = _Query(
+    sa.select(traversals.c.group_id, traversals.c.ended_at, goals.c.document)
+    .join(groups, groups.c.id == traversals.c.group_id)
+    .join(goals, OF_TRAVERSAL)
+    .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+    .where(
+        traversals.c.id != groups.c.current_traversal,
+        traversals.c.ended_at > sa.func.coalesce(observations.c.at, 0.0),
+    )
+    .order_by(traversals.c.ended_at),
+    traversals.c.group_id,
+)
+_MEMBERS = _Query(
+    sa.select(members.c.group_id, members.c.name).order_by(members.c.name), members.c.group_id
+)
+
+
+def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
+    """Return these groups, or all that the transaction sees: a single one with all that its last
+    look found, because nothing that is asked of many shows the reasons."""
+    single = group_ids is not None and len(group_ids) == 1
     found = []
-    for row in _all(tx, query, groups.c.id, group_ids):
+    for row in (_SINGLE if single else _ROWS).of(tx, group_ids):
         work = row.maintenance or {}
         found.append(
             ServiceRow(
@@ -114,15 +175,8 @@ def _look(row: Any) -> Look | None:
 def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, list[WaitingAlarm]]:
     """Return by group the alarms that wait, except the held ones that their source has called
     over."""
-    query = sa.select(
-        incidents.c.group_id,
-        incidents.c.decision,
-        incidents.c.fact,
-        incidents.c.order,
-        incidents.c.first_at,
-    ).where(WAITING, incidents.c.group_id.is_not(None))
     found: dict[str, list[WaitingAlarm]] = {}
-    for row in _all(tx, query, incidents.c.group_id, group_ids):
+    for row in _WAITING.of(tx, group_ids):
         admitted = row.decision == Decision.ADMITTED
         if admitted or not row.fact.over:
             said = row.order.lost if row.order is not None else None  # the operator knows better
@@ -134,64 +188,29 @@ def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, li
 
 def records(tx: Session, group_ids: Sequence[str]) -> dict[str, list[Record]]:
     """Return by group its records that exist, the oldest first."""
-    query = sa.select(*COLUMNS).where(ALIVE).order_by(*BIRTH)
     found: dict[str, list[Record]] = {}
-    for row in _all(tx, query, resources.c.group_id, group_ids):
+    for row in _RECORDS.of(tx, group_ids):
         found.setdefault(row.group_id, []).append(read_record(row))
     return found
 
 
 def made_at(tx: Session, group_ids: Sequence[str]) -> dict[str, float]:
     """Return by resource of these groups when it was made or changed last, successfully."""
-    query = (
-        sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
-        .where(
-            operations.c.verb.in_((Verb.CREATE, Verb.UPDATE)),
-            operations.c.status == OperationStatus.DONE,
-        )
-        .group_by(operations.c.resource_id)
-    )
-    return {row[0]: row[1] for row in _all(tx, query, operations.c.group_id, group_ids)}
+    return {row[0]: row[1] for row in _MADE.of(tx, group_ids)}
 
 
 def lost_until(tx: Session, group_ids: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return by group and member when the last earlier traversal ended that had the member declared
     lost; not of one that ended before the group was last looked at."""
-    query = (
-        sa.select(traversals.c.group_id, traversals.c.ended_at, goals.c.document)
-        .join(groups, groups.c.id == traversals.c.group_id)
-        .join(goals, OF_TRAVERSAL)
-        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
-        .where(
-            traversals.c.id != groups.c.current_traversal,
-            traversals.c.ended_at > sa.func.coalesce(observations.c.at, 0.0),
-        )
-        .order_by(traversals.c.ended_at)
-    )
     found: dict[str, dict[str, float]] = {}
-    for row in _all(tx, query, traversals.c.group_id, group_ids):
+    for row in _LOST.of(tx, group_ids):
         found.setdefault(row.group_id, {}).update(dict.fromkeys(row.document["lost"], row.ended_at))
     return found
 
 
 def member_names(tx: Session, group_ids: Sequence[str]) -> dict[str, list[str]]:
     """Return by group the names of its members."""
-    query = sa.select(members.c.group_id, members.c.name).order_by(members.c.name)
     found: dict[str, list[str]] = {}
-    for row in _all(tx, query, members.c.group_id, group_ids):
+    for row in _MEMBERS.of(tx, group_ids):
         found.setdefault(row.group_id, []).append(row.name)
     return found
-
-
-def _all(
-    tx: Session,
-    query: sa.Select[Any],
-    of: sa.ColumnElement[Any],
-    group_ids: Sequence[str] | None,
-) -> Iterator[Any]:
-    """Yield the rows of a query whose column ``of`` is one of these groups; None: all rows."""
-    if group_ids is None:
-        yield from tx.connection.execute(query)
-        return
-    for some in chunks(group_ids):
-        yield from tx.connection.execute(query.where(of.in_(some)))

@@ -40,6 +40,11 @@ class Suspensions(TypedDict):
     maintenance: NotRequired[Maintenance]
 
 
+_OF_GROUP = sa.select(groups.c.pause, groups.c.maintenance).where(
+    groups.c.id == sa.bindparam("this_group")
+)
+
+
 def suspend(tx: ProjectSession, group_id: str, kind: Kind, said: Pause | Maintenance) -> None:
     """Suspend the admission of a group's alarms. An existing pause or maintenance is replaced."""
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
@@ -55,8 +60,7 @@ def resume(tx: ProjectSession, group_id: str, kinds: Iterable[Kind] = KINDS) -> 
 def of_group(tx: ProjectSession, group_id: str) -> Suspensions:
     """Return the suspensions that were not ended; a maintenance also if its time is over. Empty for
     a group that is not defined yet."""
-    query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
-    row = tx.connection.execute(query).one_or_none()
+    row = tx.connection.execute(_OF_GROUP, {"this_group": group_id}).one_or_none()
     found: Suspensions = {}
     if row is None:
         return found

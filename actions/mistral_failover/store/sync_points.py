@@ -65,6 +65,10 @@ _WAITS_NO_MORE = {
     "tries": 0,
     "own_since": None,
 }
+_DROPS = [
+    table.delete().where(table.c.traversal_id == sa.bindparam("this_traversal"))
+    for table in (edges, nodes)
+]
 _STOPPED = (NodeStatus.FAILED, NodeStatus.BLOCKED)
 _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.traversal_id == sa.bindparam("this_traversal"),
@@ -144,8 +148,8 @@ class SyncPoints(Session):
 
     def drop_sync_points(self, traversal_id: str) -> None:
         """Delete the sync points of a traversal."""
-        self.execute(edges.delete().where(edges.c.traversal_id == traversal_id))
-        self.execute(nodes.delete().where(nodes.c.traversal_id == traversal_id))
+        for drop in _DROPS:
+            self.connection.execute(drop, {"this_traversal": traversal_id})
 
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
         row = self.connection.execute(_STATE, _at(traversal_id, node.key)).one_or_none()

@@ -212,6 +212,9 @@ _SUCCESSORS = (
     .where(_FIRST.c.id == sa.bindparam("this_traversal"))
     .order_by(traversals.c.number)
 )
+_ENDED_AT = sa.select(traversals.c.ended_at).where(
+    traversals.c.id == sa.bindparam("this_traversal")
+)
 _LAST_ENTRY = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
     journal.c.group_id == sa.bindparam("this_group")
 )
@@ -283,8 +286,8 @@ def last_in_group(tx: ProjectSession, group_id: str, kind: JournalKind) -> float
 
 def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
-    query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
-    return tx.connection.execute(query).scalar_one_or_none()
+    found = tx.connection.execute(_ENDED_AT, {"this_traversal": traversal_id})
+    return found.scalar_one_or_none()
 
 
 def traversals_since(tx: ProjectSession, group_id: str, at: float) -> int:
