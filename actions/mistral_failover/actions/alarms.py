@@ -9,6 +9,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.alarms import alarm as alarms
 from mistral_failover.orders import alarm_failovers, held_alarms
 from mistral_failover.orders.held_alarms import Selection
+from mistral_failover.recovery.advance import carried_out_at_once
 from mistral_failover.runtime.inputs import Names, OptionalText, Text, whole
 from mistral_failover.runtime.request import Request
 
@@ -20,7 +21,7 @@ class Admit(FailoverAction):
         self, request: Request, alarm: Any, group: OptionalText = None, member: OptionalText = None
     ) -> Any:
         (only,) = alarms.read(alarm, "aodh", group=group, member=member)
-        return alarm_failovers.on_alarm(request, only)
+        return carried_out_at_once(request, alarm_failovers.on_alarm(request, only))
 
 
 class AdmitEvent(FailoverAction):
