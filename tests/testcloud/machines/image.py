@@ -40,8 +40,8 @@ _NO_CLUSTER = (
     'echo "create_main_cluster = false" > "$1/etc/postgresql-common/createcluster.conf"'
 )
 _PROGRAMS = "usr/lib/postgresql/15/bin"
-_BUILD = 900.0
-"""Seconds for one step of the build, downloads included."""
+_BUILD = 1800.0
+"""Seconds for one step of the build, downloads included, beside other work."""
 
 
 def folder(settings: Settings) -> Path:
