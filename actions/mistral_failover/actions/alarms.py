@@ -10,7 +10,7 @@ from mistral_failover.alarms import alarm as alarms
 from mistral_failover.orders import alarm_failovers, held_alarms
 from mistral_failover.orders.held_alarms import Selection
 from mistral_failover.recovery.advance import carried_out_at_once
-from mistral_failover.runtime.inputs import Names, OptionalText, Text, whole
+from mistral_failover.runtime.inputs import Flag, Names, OptionalText, Text, whole
 from mistral_failover.runtime.request import Request
 
 
@@ -18,10 +18,16 @@ class Admit(FailoverAction):
     """Decide on an alarm from Aodh, and start the failover that it asks for, once."""
 
     def answer(
-        self, request: Request, alarm: Any, group: OptionalText = None, member: OptionalText = None
+        self,
+        request: Request,
+        alarm: Any,
+        group: OptionalText = None,
+        member: OptionalText = None,
+        carry_out: Flag = False,
     ) -> Any:
         (only,) = alarms.read(alarm, "aodh", group=group, member=member)
-        return carried_out_at_once(request, alarm_failovers.on_alarm(request, only))
+        answer = alarm_failovers.on_alarm(request, only)
+        return carried_out_at_once(request, answer) if carry_out else answer
 
 
 class AdmitEvent(FailoverAction):
