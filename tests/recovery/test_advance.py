@@ -21,10 +21,8 @@ from sqlalchemy.exc import OperationalError
 from mistral_failover.actions import base, locks, recovery, reports
 from mistral_failover.convergence.records import Outcome, Ready, Record, Step, Ticket
 from mistral_failover.mistral import api, user_workflows
-from mistral_failover.model.decisions import Decision
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.stages import Stage
-from mistral_failover.orders.answers import AlarmAnswer
 from mistral_failover.recovery import advance
 from mistral_failover.resources import modules, worker
 from mistral_failover.runtime.budgets import Need
@@ -316,88 +314,6 @@ def test_among_many_traversals_a_failure_belongs_to_its_stage(
     assert (fenced["state"], "outcome" in fenced) == ("FAILED", False)
     assert isinstance(started_on, Result)
     assert "it does not start" in started_on.error["message"]
-
-
-def admitted(ready: Ready, workflow: str | None = "failover.converge") -> AlarmAnswer:
-    """The answer about an alarm that has started a traversal."""
-    return {
-        "decision": Decision.ADMITTED,
-        "sentence": "db_a is in error",
-        "incident": "i",
-        "traversal": ready.traversal_id,
-        "workflow": workflow,
-    }
-
-
-def test_the_task_that_admits_an_alarm_leaves_a_single_failover_to_its_chain(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-) -> None:
-    answer = admitted(started(resources=CHAIN))
-
-    assert advance.carried_out_at_once(Request(state, context), answer) == answer
-    assert operations.names == []
-
-
-@pytest.mark.usefixtures("crowded")
-def test_among_many_traversals_the_task_that_admits_an_alarm_carries_it_out(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-) -> None:
-    answer = advance.carried_out_at_once(
-        Request(state, context), admitted(started(resources=CHAIN))
-    )
-
-    assert operations.names == ["data", "database", "routing"]
-    assert (answer["workflow"], answer["outcome"]["status"]) == (None, "COMPLETE")
-
-
-@pytest.mark.usefixtures("crowded")
-def test_among_many_traversals_the_chain_shows_where_one_has_stopped(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-) -> None:
-    operations.outcomes["database"] = [Outcome(error={"code": "START_FAILED", "message": "no"})]
-    ready = started(resources=CHAIN)
-    answer = admitted(ready)
-
-    assert advance.carried_out_at_once(Request(state, context), answer) == answer
-    assert isinstance(advanced(state, context, ready, Stage.ACTIVATE), Result)
-
-
-@pytest.mark.usefixtures("crowded")
-@pytest.mark.parametrize("workflow", ["house.chain", None])
-def test_a_chain_of_the_project_s_own_and_a_repeat_are_left_alone(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-    workflow: str | None,
-) -> None:
-    answer = admitted(started(resources=CHAIN), workflow)
-
-    assert advance.carried_out_at_once(Request(state, context), answer) == answer
-    assert operations.names == []
-
-
-@pytest.mark.usefixtures("crowded")
-def test_further_alarms_find_a_thread_of_the_executor(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(advance, "LOOPS", 0)
-    answer = admitted(started(resources=CHAIN))
-
-    assert advance.carried_out_at_once(Request(state, context), answer) == answer
 
 
 def test_another_goal_ends_the_work_on_this_one(

@@ -130,8 +130,7 @@ def test_an_alarm_that_leaves_nothing_to_do_ends_with_its_decision(
 def test_the_alarm_s_body_reaches_the_admission_as_aodh_posts_it(pack: Workflows) -> None:
     start(pack, STARTERS[0], NOTHING, group="payments", member="db_a").assert_succeeded()
 
-    (call,) = pack.calls("failover.admit")
-    assert call == {"alarm": ALARM, "group": "payments", "member": "db_a", "carry_out": True}
+    assert pack.calls("failover.admit") == [{"alarm": ALARM, "group": "payments", "member": "db_a"}]
 
 
 def test_keys_that_an_alarm_does_not_have_are_empty(pack: Workflows) -> None:
@@ -141,16 +140,7 @@ def test_keys_that_an_alarm_does_not_have_are_empty(pack: Workflows) -> None:
 
     (call,) = pack.calls("failover.admit")
     empty = dict.fromkeys(ALARM, "") | {"alarm_id": "a1", "reason_data": {}}
-    assert call == {"alarm": empty, "group": "", "member": "", "carry_out": True}
-
-
-def test_what_the_admission_has_carried_out_needs_no_chain(pack: Workflows) -> None:
-    answer = {**NOTHING, "traversal": "t", "decision": "ADMITTED", "outcome": COMPLETE}
-
-    run = start(pack, STARTERS[0], answer).assert_succeeded()
-
-    run.assert_tasks("admit")
-    assert run.output == {"admission": answer, "outcome": COMPLETE}
+    assert call == {"alarm": empty, "group": "", "member": ""}
 
 
 def test_an_admission_that_is_refused_ends_at_once_with_its_code(pack: Workflows) -> None:

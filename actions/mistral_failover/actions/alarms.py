@@ -9,8 +9,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.alarms import alarm as alarms
 from mistral_failover.orders import alarm_failovers, held_alarms
 from mistral_failover.orders.held_alarms import Selection
-from mistral_failover.recovery.advance import carried_out_at_once
-from mistral_failover.runtime.inputs import Flag, Names, OptionalText, Text, whole
+from mistral_failover.runtime.inputs import Names, OptionalText, Text, whole
 from mistral_failover.runtime.request import Request
 
 
@@ -18,16 +17,10 @@ class Admit(FailoverAction):
     """Decide on an alarm from Aodh, and start the failover that it asks for, once."""
 
     def answer(
-        self,
-        request: Request,
-        alarm: Any,
-        group: OptionalText = None,
-        member: OptionalText = None,
-        carry_out: Flag = False,
+        self, request: Request, alarm: Any, group: OptionalText = None, member: OptionalText = None
     ) -> Any:
         (only,) = alarms.read(alarm, "aodh", group=group, member=member)
-        answer = alarm_failovers.on_alarm(request, only)
-        return carried_out_at_once(request, answer) if carry_out else answer
+        return alarm_failovers.on_alarm(request, only)
 
 
 class AdmitEvent(FailoverAction):

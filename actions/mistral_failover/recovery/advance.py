@@ -35,11 +35,9 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import agent_epochs
-from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.model.rehearsals import RehearsalOutcome
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders import vacant_roles
-from mistral_failover.orders.answers import AlarmAnswer
 from mistral_failover.orders.other_target import choose_other_target
 from mistral_failover.reports import status
 from mistral_failover.reports.documents import TraversalReport
@@ -71,10 +69,6 @@ CROWDED = 4
 """The number of other traversals that the process works on from which a call continues to the end
 of its own. Then a task of Mistral costs more than the chain's progress is worth, and what the
 stages do is as fast: workers never wait for a call."""
-LOOPS = 32
-"""The number of traversals that the process works on up to which the task that admits an alarm
-also carries out its traversal. An executor of Mistral has 64 threads by default, and further alarms
-need some."""
 SAID = 50
 """The maximum number of sentences that one call returns."""
 
@@ -189,26 +183,6 @@ def advance(
         deadline = deadline or time.monotonic() + STORE_PATIENT
         if not _store_is_back(request, deadline):
             return again
-
-
-class CarriedOut(AlarmAnswer):
-    """The decision about an alarm. ``outcome``: how what it started has ended; then there is no
-    ``workflow`` to start."""
-
-    outcome: NotRequired[TraversalReport]
-
-
-def carried_out_at_once(request: Request, answer: AlarmAnswer) -> AlarmAnswer | CarriedOut:
-    """Return the answer about an alarm. While the process works on many traversals, carry out the
-    one that it has started: its chain would be one task, and with its execution that costs Mistral
-    twice as much as the engine's own work. One that does not reach its goal is left to the chain,
-    whose tasks show where it stopped. Raises as :func:`advance`."""
-    started, loops = answer["traversal"], request.runtime.workers.loops()
-    if started is None or answer["workflow"] != SHIPPED_CHAIN or not CROWDED <= loops < LOOPS:
-        return answer
-    found = advance(request, started, Stage.END, hold=False)
-    outcome = None if isinstance(found, Result) else found.get("outcome")
-    return answer if outcome is None else {**answer, "workflow": None, "outcome": outcome}
 
 
 def _goes_on(
