@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many waits for volumes, or for stacks, with the same rights share a listing."""
+"""Many waits for volumes with the same rights share a listing."""
 
 from __future__ import annotations
 
@@ -48,15 +48,10 @@ def asked(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def read_at_once(
-    cloud: Cloud,
-    ids: list[str],
-    looks: int = 1,
-    after: Callable[[], None] = lambda: None,
-    read: Callable[[Cloud, str], Any] = volume_of,
-    among: str = "volumes",
+    cloud: Cloud, ids: list[str], looks: int = 1, after: Callable[[], None] = lambda: None
 ) -> list[Any]:
-    """Read each volume, or what ``read`` reads, in a wait of its own, while the others wait; return
-    what each saw. ``after`` is called after each look of all."""
+    """Read each volume in a wait of its own, while the others wait; return what each saw. ``after``
+    is called after each look of all."""
     everybody = threading.Barrier(len(ids))
     all_read = threading.Barrier(len(ids), after)
 
@@ -66,13 +61,13 @@ def read_at_once(
         def look() -> ProbeResult:
             everybody.wait(10)
             try:
-                seen: Any = read(cloud, volume_id).id
+                seen: Any = volume_of(cloud, volume_id).id
             except CloudError as error:
                 seen = error.code
             all_read.wait(10)
             return ProbeResult("seen", done=next(rounds) == looks - 1, result=seen)
 
-        return cloud.wait(look, what="all to be read", limit=20, among=among)
+        return cloud.wait(look, what="all to be read", limit=20, for_volume=True)
 
     with ThreadPoolExecutor(len(ids)) as pool:
         return list(pool.map(wait, ids))
@@ -122,20 +117,3 @@ def test_a_project_with_many_other_volumes_is_listed_once_and_then_left_alone(
     assert read_at_once(cloud, volumes, looks=3, after=noted) == volumes
     assert listings[0] >= 1
     assert listings == listings[:1] * 3
-
-
-def test_stacks_are_listed_once_for_all_as_well(
-    cloud: Cloud, emulator: EmulatorClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    template = {"heat_template_version": "2018-08-31", "resources": {}}
-    ids = [str(emulator.create_stack(f"s{n}", template)["id"]) for n in range(VOLUMES)]
-    asked: list[str] = []
-    send = Cloud.send
-
-    def sent(self: Cloud, service: str, method: str, path: str, *more: Any, **options: Any) -> Any:
-        asked.append(service)
-        return send(self, service, method, path, *more, **options)
-
-    monkeypatch.setattr(Cloud, "send", sent)
-    assert read_at_once(cloud, ids, read=Cloud.stack_row, among="stacks") == ids
-    assert len(asked) < VOLUMES

@@ -294,50 +294,30 @@ class Cloud:
     def volume(self, volume_id: str) -> Any:
         """Return a volume as Cinder shows it, to read its attributes only: many waits for volumes
         with the same rights share a listing."""
-        found = self._listed("volumes", volume_id, self._volumes_listed)
-        if found is None:
-            found = self.read_cinder(url_path("volumes", volume_id))["volume"]
-        return SimpleNamespace(**found)
+        if most := _waits.rows(self._rights):
+            rows, listed = self.shared(("volumes",), lambda: (most, self._listed(most)))
+            found = listed.get(volume_id)
+            if found is not None:
+                return SimpleNamespace(**found)
+            if len(listed) >= rows:
+                _waits.too_many(self._rights)
+        return SimpleNamespace(**self.read_cinder(url_path("volumes", volume_id))["volume"])
 
-    def stack_row(self, stack_id: str) -> Any | None:
-        """Return a stack as Heat lists it, to read its status only; None if it is not listed, as a
-        stack in another one. Heat shows a stack by loading its template and all that is in it,
-        which takes it much longer than to list it. Many waits for stacks with the same rights share
-        a listing."""
-        found = self._listed("stacks", stack_id, self._stacks_listed)
-        if found is None:
-            rows = self.rows("Heat", "stacks", "/stacks", {"id": stack_id})
-            found = next((row for row in rows if row["id"] == stack_id), None)
-        return None if found is None else SimpleNamespace(**found)
-
-    def _listed(
-        self, kind: str, identity: str, listed: Callable[[int], Mapping[str, Mapping[str, Any]]]
-    ) -> Mapping[str, Any] | None:
-        """Return a row of the listing that the waits for things of a kind share; None if they share
-        none, or it is not in it. ``listed`` reads at least so many rows, by id."""
-        listing = kind, self._rights
-        if not (most := _waits.rows(listing)):
-            return None
-        rows, found = self.shared((kind,), lambda: (most, listed(most)))
-        if identity not in found and len(found) >= rows:
-            _waits.too_many(listing)
-        return found.get(identity)
-
-    def _volumes_listed(self, most: int) -> dict[str, Mapping[str, Any]]:
+    def _listed(self, most: int) -> dict[str, dict[str, Any]]:
         """Return the first ``most`` volumes of the project by id. Cinder may list fewer at once."""
 
         def read(page: dict[str, str]) -> dict[str, Any]:
             return self.read_cinder(f"/volumes/detail?{urlencode({'limit': most, **page})}")
 
-        return {str(volume["id"]): volume for volume in all_rows("volumes", read, most)}
+        return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
-    def _stacks_listed(self, most: int) -> dict[str, Mapping[str, Any]]:
-        """Return the first ``most`` stacks of the project by id."""
-
-        def read(page: dict[str, str]) -> Any:
-            return self.read("Heat", "/stacks", params={"limit": str(most), **page})
-
-        return {str(stack["id"]): stack for stack in all_rows("stacks", read, most)}
+    def stack_row(self, stack_id: str) -> Any | None:
+        """Return a stack as Heat lists it, to read its status only; None if it is not listed, as a
+        stack in another one. Heat shows a stack by loading its template and all that is in it,
+        which takes it much longer than to list it."""
+        rows = self.rows("Heat", "stacks", "/stacks", {"id": stack_id})
+        found = next((row for row in rows if row["id"] == stack_id), None)
+        return None if found is None else SimpleNamespace(**found)
 
     def volume_ids(self) -> list[str]:
         """Return the ids of the project's volumes, in whatever state. Raises `CloudError`."""
@@ -442,18 +422,18 @@ class Cloud:
         return str(found) if found else None
 
     def wait(
-        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, among: str | None = None
+        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False
     ) -> Any:
         """`pauses_until` in this thread, with the configured pauses and this cloud's guard.
-        ``among``: the probe mostly reads one of the ``volumes`` or ``stacks`` (`volume`,
-        `stack_row`); many such waits share what they read."""
-        return slept(self.pauses(probe, what=what, limit=limit, among=among))
+        ``for_volume``: the probe reads a volume each time; many such waits share what they read
+        (`volume`)."""
+        return slept(self.pauses(probe, what=what, limit=limit, for_volume=for_volume))
 
     def pauses(
-        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, among: str | None = None
+        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False
     ) -> Pauses[Any]:
         """As :meth:`wait`, for a caller that sleeps itself."""
-        with _waits.waiting((among, self._rights) if among else None):
+        with _waits.waiting(self._rights if for_volume else None):
             return (
                 yield from pauses_until(
                     probe,

@@ -100,14 +100,12 @@ class _UpdateWait:
 
     def _running(self) -> ProbeResult | None:
         """Return the look at an update that was sent and that Heat lists as running; None if a look
-        at the stack itself has to decide."""
+        at the stack itself has to decide, also because the list cannot be read."""
         if self._before is None or not self._listed:
             return None
         try:
             row = self._cloud.stack_row(self._stack.rpartition("/")[2])
-        except CloudError as error:
-            if error.code != "FORBIDDEN":
-                raise
+        except CloudError:
             row = None
         self._listed = row is not None
         if row is None or row.stack_status not in _RUNNING:
@@ -247,7 +245,7 @@ def patch_parameters(
     """
     patch = _PatchWait(cloud, stack, _ParametersChange(cloud, parameters, keep), limit)
     what = f"stack {stack} to carry its new parameters"
-    patched: Patched = cloud.wait(patch.step, what=what, limit=limit, among="stacks")
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
 
 
@@ -265,7 +263,7 @@ def patch_template(
     """
     patch = _PatchWait(cloud, stack, _TemplateChange(cloud, template, keep), limit)
     what = f"stack {stack} to carry its new template"
-    patched: Patched = cloud.wait(patch.step, what=what, limit=limit, among="stacks")
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
 
 
@@ -540,7 +538,7 @@ def replace_member(
         cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep
     )
     what = f"{f'{resource} of ' if resource else ''}member {member} of stack {stack} to be replaced"
-    replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit, among="stacks")
+    replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit)
     return replaced
 
 

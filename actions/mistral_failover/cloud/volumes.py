@@ -301,7 +301,7 @@ class VolumeMove:
         to change."""
         self.deadline = time.monotonic() + limit
         try:
-            return self.cloud.wait(self.step, what=what, limit=limit, among="volumes")
+            return self.cloud.wait(self.step, what=what, limit=limit, for_volume=True)
         except CloudError as error:
             failure = error
             if (

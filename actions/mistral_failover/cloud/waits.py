@@ -24,13 +24,13 @@ SEVERAL = 2.5  # longest pause, in durations of a look
 UNSTRETCHED = 8
 """So many waits of a process at the same time look as often as one alone. If there are more, the
 pauses of each grow in proportion, so that together they ask the services no more often. So many
-waits that look at rows of the same listing share it, and count as one."""
-_ROWS = 8  # longest listing that is still cheaper than reading each thing, in waits
+waits for volumes with the same rights share a listing, and count as one."""
+_ROWS = 8  # longest listing that is still cheaper than reading each volume, in waits
 
 
 class ConcurrentWaits:
-    """Counts the waits of a process that go on at the same time. Those for volumes and stacks are
-    told apart by their listing: what is listed, and the rights with which they look."""
+    """Counts the waits of a process that go on at the same time. Those for volumes are told apart
+    by the rights with which they look: the same rights see the same volumes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,44 +38,42 @@ class ConcurrentWaits:
         self._apart: set[Hashable] = set()
 
     @contextmanager
-    def waiting(self, listing: Hashable | None = None) -> Iterator[None]:
-        """Wraps a wait; ``listing``: where it can find what it waits for, None if nowhere."""
+    def waiting(self, rights: Hashable | None = None) -> Iterator[None]:
+        """Wraps a wait; ``rights``: of one for a volume, None for any other."""
         with self._lock:
-            self._waits[listing] += 1
+            self._waits[rights] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._waits[listing] -= 1
-                if not self._waits[listing]:
-                    del self._waits[listing]
-                    self._apart.discard(listing)
+                self._waits[rights] -= 1
+                if not self._waits[rights]:
+                    del self._waits[rights]
+                    self._apart.discard(rights)
 
-    def rows(self, listing: Hashable) -> int:
-        """Return how many rows a listing that its waits share may have; 0 if each had better ask
-        for itself."""
+    def rows(self, rights: Hashable) -> int:
+        """Return how many rows a listing that the waits for volumes with these rights share may
+        have; 0 if each had better ask for itself."""
         with self._lock:
-            return self._waits[listing] * _ROWS if self._is_one(listing) else 0
+            return self._waits[rights] * _ROWS if self._is_one(rights) else 0
 
-    def too_many(self, listing: Hashable) -> None:
-        """Record that a listing has more rows than `rows` allows. It is forgotten with the last of
-        its waits."""
+    def too_many(self, rights: Hashable) -> None:
+        """Record that a listing of volumes with these rights has more rows than `rows` allows. It
+        is forgotten with the last of these waits."""
         with self._lock:
-            if self._waits[listing]:
-                self._apart.add(listing)
+            if self._waits[rights]:
+                self._apart.add(rights)
 
     @property
     def factor(self) -> float:
         """How many times longer each pause is than that of a wait alone."""
         with self._lock:
-            waits = sum(1 if self._is_one(listing) else n for listing, n in self._waits.items())
+            waits = sum(1 if self._is_one(rights) else n for rights, n in self._waits.items())
         return max(1.0, waits / UNSTRETCHED)
 
-    def _is_one(self, listing: Hashable | None) -> bool:
+    def _is_one(self, rights: Hashable | None) -> bool:
         return (
-            listing is not None
-            and listing not in self._apart
-            and self._waits[listing] >= UNSTRETCHED
+            rights is not None and rights not in self._apart and self._waits[rights] >= UNSTRETCHED
         )
 
 
