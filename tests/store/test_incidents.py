@@ -102,7 +102,7 @@ def test_a_repeat_counts_on_an_alarm_that_is_about_to_begin(
     found = again(database, "i", final=False)
 
     after = get(database, "i")
-    assert found == (Counted("i", None, after) if counted else None)
+    assert found == (Counted("i", begin=after) if counted else None)
     assert (after.duplicates, after.said > before.said) == (int(counted), counted)
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
+from mistral_failover.actions import alarms
 from mistral_failover.store import views
 from support.operators import Operator
 from support.waiting import until
@@ -63,6 +65,25 @@ def test_an_alarm_moves_everything_to_the_other_member_once_the_first_is_fenced(
     assert fence["attributes"]["rung"] == rung
     assert group.holders() == ["db_b"]
     assert group.cloud.violations() == []
+
+
+def test_a_task_that_runs_again_because_its_executor_died_starts_the_same_chain(group: Any) -> None:
+    group.activate()
+    body = group.fails("crash")
+
+    def admit(execution: str) -> Any:
+        context = ExecutionContext(workflow_execution_id=execution)
+        return alarms.Admit(body).run(ActionContext(SecurityContext(), context))
+
+    first = admit("e")
+    again, other = admit("e"), admit("another")
+
+    assert again == first
+    assert first["workflow"] == "failover.converge"
+    assert (other["decision"], other["workflow"]) == ("DUPLICATE", None)
+    assert len(group.traversals()) == 2, "of the activation, and this one"
+    group.run("converge", traversal=first["traversal"]).assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_b"}
 
 
 def test_what_is_said_again_of_an_incident_starts_nothing_new(group: Any) -> None:

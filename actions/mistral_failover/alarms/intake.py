@@ -79,12 +79,14 @@ UNSETTLED = 1000
 @dataclass(frozen=True)
 class RecordedAlarm:
     """The decision; ``incident`` is the one that records or counts the alarm, None if it is not
-    recorded. ``begin``: the admitted incident whose traversal has not begun, if any."""
+    recorded. ``begin``: the admitted incident whose traversal has not begun, if any. ``execution``:
+    that of Mistral that began its ``traversal``."""
 
     verdict: Verdict
     incident: str | None = None
     traversal: str | None = None
     begin: Incident | None = None
+    execution: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ def _repeat(
     counted = incidents.count_repeat(tx, identity, times, final=final, level=level)
     if counted is None:
         return None
-    return RecordedAlarm(_repeated(alarm), counted.incident, counted.traversal, counted.begin)
+    verdict, known = _repeated(alarm), counted.incident
+    return RecordedAlarm(verdict, known, counted.traversal, counted.begin, counted.execution)
 
 
 def _repeated(alarm: Alarm) -> Verdict:
@@ -436,7 +439,8 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
         # An operator reports the same as an alarm that has not begun.
         said = replace(incident.fact, because=fact.because)
         incidents.replace_admitted(tx, incident.id, said, incident.order)
-    return RecordedAlarm(verdict, incident.id, incident.traversal_id, _to_begin(incident))
+    begins = _to_begin(incident)
+    return RecordedAlarm(verdict, incident.id, incident.traversal_id, begins, incident.execution)
 
 
 def _mark_over(alarm: Alarm, tx: ProjectTransaction) -> None:

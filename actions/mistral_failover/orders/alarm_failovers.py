@@ -49,7 +49,7 @@ def on_alarm(request: Request, alarm: Alarm) -> AlarmAnswer:
     reach("admit.before")
     recorded = intake.take(request, alarm)
     reach("admit.after")
-    return _begun(request, recorded[0])
+    return _begun(request, _of_this_execution(request, recorded[0]))
 
 
 def on_event(request: Request, alarms: Sequence[Alarm]) -> AlarmBodyAnswer:
@@ -135,6 +135,20 @@ def _by_priority(request: Request, recorded: Sequence[RecordedAlarm]) -> Sequenc
         return of.get(begin.group_id or "", 0) if begin is not None else 0
 
     return sorted(range(len(recorded)), key=lambda number: -priority(number))
+
+
+def _of_this_execution(request: Request, recorded: RecordedAlarm) -> RecordedAlarm:
+    """Return the decision about an alarm. If this very execution has started its failover before,
+    its executor died then, and its task runs again: the alarm is no repeat, and its chain is still
+    to be started."""
+    known = recorded.incident
+    if known is None or recorded.execution is None or recorded.execution != request.execution:
+        return recorded
+    found = request.store.reading(lambda tx: incidents.get(tx, known))
+    if found is None or not _is_to_start(request, found):
+        return recorded
+    verdict = Verdict(found.decision, found.sentence, found.rule)
+    return replace(recorded, verdict=verdict, begin=found)
 
 
 def _begun(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:

@@ -182,11 +182,13 @@ def count_duplicate(tx: ProjectSession, incident_id: str, times: int = 1) -> Non
 
 @dataclass(frozen=True)
 class Counted:
-    """The ``incident`` on which repeats were counted, and its ``traversal``. ``begin``: the
-    incident, if it is an admitted alarm whose traversal has not begun."""
+    """The ``incident`` on which repeats were counted, its ``traversal``, and the Mistral
+    ``execution`` that began that. ``begin``: the incident, if it is an admitted alarm whose
+    traversal has not begun."""
 
     incident: str
-    traversal: str | None
+    traversal: str | None = None
+    execution: str | None = None
     begin: Incident | None = None
 
 
@@ -216,6 +218,7 @@ def count_repeat(
     which = sa.select(
         incidents.c.duplicate_of,
         incidents.c.traversal_id,
+        incidents.c.execution,
         _DECIDED_FOR_GOOD.label("final"),
         _SUPERSEDED,
     )
@@ -223,12 +226,12 @@ def count_repeat(
     if row.superseded or not row.final:
         _mark_latest_report(tx, incident_id)
     if not row.final:
-        return Counted(incident_id, None, get(tx, incident_id))
+        return Counted(incident_id, begin=get(tx, incident_id))
     if row.duplicate_of is None:
-        return Counted(incident_id, row.traversal_id)
+        return Counted(incident_id, row.traversal_id, row.execution)
     count_duplicate(tx, row.duplicate_of, times)
     first = tx.connection.execute(which.where(incidents.c.id == row.duplicate_of)).one()
-    return Counted(row.duplicate_of, first.traversal_id)
+    return Counted(row.duplicate_of, first.traversal_id, first.execution)
 
 
 def decide(
