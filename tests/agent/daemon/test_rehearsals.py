@@ -302,8 +302,7 @@ def begins_anew(node: Node) -> bool:
     """Whether another rehearsal may begin."""
     try:
         return rehearse(node, "look", OTHER, epoch=2).exit_code == 0
-    except ChannelError as error:
-        assert error.code == "REHEARSAL_ENDED"
+    except ChannelError:
         return False
 
 
