@@ -190,7 +190,12 @@ def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelErro
         f"{start_command(group, lost=member)}",
         heard=error.heard,
         detail=error.detail,
-        needs=instead([need("MOVE_SILENT", lost=(member,), silent=member)]),
+        needs=instead(
+            [
+                need("MOVE_SILENT", lost=(member,), silent=member),
+                need("REBOOT_SERVER", server=command.to.server_id),
+            ]
+        ),
     )
 
 
