@@ -22,6 +22,7 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
+from mistral_failover.cloud.transport import REQUEST_ID
 from simulation.scheduler import Process, Scheduler, Task
 
 _PATIENCE = 30.0  # seconds of a request without a limit of its own
@@ -100,6 +101,8 @@ class Wire(HTTPAdapter):
         self.troubles: list[Trouble] = []
         self.met: list[Kind] = []
         """The troubles that requests had."""
+        self.late: set[tuple[str | None, str | None, str]] = set()
+        """The requests that arrived after their sender had given up: id, method, path."""
         self.before_sending: Callable[[], None] = lambda: None
         """Called in the sender's task before the bytes leave. May raise: then nothing leaves."""
         self.tell: Callable[[str], None] = lambda _: None
@@ -162,6 +165,8 @@ class Wire(HTTPAdapter):
             self._give_up(request, seconds)
         if trouble is Kind.LATE:
             late = seconds + self._late
+            path = unquote(urlsplit(str(request.url)).path)
+            self.late.add((request.headers.get(REQUEST_ID), request.method, path))
             self._loop.call_later(late, lambda: self._loop.create_task(self._call(request, {})))
             self._give_up(request, seconds)
         got: dict[str, Any] = {"body": b""}
