@@ -67,21 +67,21 @@ def test_the_failure_of_an_earlier_update_is_not_taken_for_that_of_this_one(
 def test_an_update_that_runs_is_followed_in_heat_s_list(cloud, pair, emulator, monkeypatch):
     """To show a stack takes Heat much longer than to list it."""
     seen: list[str] = []
-    shown, listed = stack_updates.stack_shown, type(cloud).stack_row
+    shown, listed = stack_updates.stack_shown, type(cloud).listed_status
 
     def show(*arguments: Any) -> Any:
         stack = shown(*arguments)
         seen.append(stack.stack_status)
         return stack
 
-    def row(*arguments: Any) -> Any:
+    def status(*arguments: Any) -> Any:
         found = listed(*arguments)
-        seen.append(f"listed {found.stack_status}")
+        seen.append(f"listed {found}")
         return found
 
     emulator.set_latency(stack_patch=1)
     monkeypatch.setattr(stack_updates, "stack_shown", show)
-    monkeypatch.setattr(type(cloud), "stack_row", row)
+    monkeypatch.setattr(type(cloud), "listed_status", status)
 
     assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
     assert seen.count("listed UPDATE_IN_PROGRESS") > 1

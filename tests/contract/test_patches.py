@@ -126,12 +126,12 @@ def test_an_update_under_way_to_other_parameters_is_superseded(cloud, rig, at_re
 
 
 def test_a_stack_is_listed_by_its_id_with_the_status_of_its_update(cloud, rig, at_rest):
-    assert cloud.stack_row(at_rest.id).stack_status == rig.stack(at_rest)["stack_status"]
+    assert cloud.listed_status(at_rest.id) == rig.stack(at_rest)["stack_status"]
     answer = rig.patch(at_rest, parameters={"active": fresh(), "wait": rig.long_enough(3)})
     assert answer.status_code == 202
-    assert cloud.stack_row(at_rest.id).stack_status == "UPDATE_IN_PROGRESS"
-    assert rig.settled(at_rest) == cloud.stack_row(at_rest.id).stack_status
-    assert cloud.stack_row(UNKNOWN_ID) is None
+    assert cloud.listed_status(at_rest.id) == "UPDATE_IN_PROGRESS"
+    assert rig.settled(at_rest) == cloud.listed_status(at_rest.id)
+    assert cloud.listed_status(UNKNOWN_ID) is None
 
 
 def test_of_two_patches_the_newer_wins(rig, at_rest):

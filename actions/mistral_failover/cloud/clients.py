@@ -311,13 +311,12 @@ class Cloud:
 
         return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
-    def stack_row(self, stack_id: str) -> Any | None:
-        """Return a stack as Heat lists it, to read its status only; None if it is not listed, as a
-        stack in another one. Heat shows a stack by loading its template and all that is in it,
-        which takes it much longer than to list it."""
+    def listed_status(self, stack_id: str) -> str | None:
+        """Return the status with which Heat lists a stack; None if it is not listed, as a stack in
+        another one. Heat shows a stack by loading its template and all that is in it, which takes
+        it much longer than to list it."""
         rows = self.rows("Heat", "stacks", "/stacks", {"id": stack_id})
-        found = next((row for row in rows if row["id"] == stack_id), None)
-        return None if found is None else SimpleNamespace(**found)
+        return next((str(row["stack_status"]) for row in rows if row["id"] == stack_id), None)
 
     def volume_ids(self) -> list[str]:
         """Return the ids of the project's volumes, in whatever state. Raises `CloudError`."""

@@ -104,14 +104,14 @@ class _UpdateWait:
         if self._before is None or not self._listed:
             return None
         try:
-            row = self._cloud.stack_row(self._stack.rpartition("/")[2])
+            status = self._cloud.listed_status(self._stack.rpartition("/")[2])
         except CloudError:
-            row = None
-        self._listed = row is not None
-        if row is None or row.stack_status not in _RUNNING:
+            status = None
+        self._listed = status is not None
+        if status not in _RUNNING:
             return None
         self._began()
-        return None if self._is_left() else ProbeResult(f"it is {row.stack_status}")
+        return None if self._is_left() else ProbeResult(f"it is {status}")
 
     def _began(self) -> None:
         """Record that an update is seen to run: whatever it ends in is new."""

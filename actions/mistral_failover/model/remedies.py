@@ -135,7 +135,7 @@ _ALL = (
     Remedy(
         "REBOOT_SERVER",
         "Nova shows the server of a member as running, its agent is silent, and no other member "
-        "can take over from it",
+        "can take over from it, or a command there was not answered",
         "openstack server reboot --hard {server}",
         _SERVES,
         when="if it does not answer",

@@ -10,6 +10,7 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.lab.emulator.server import EmulatedCloud
+from support.ceph import RealCeph, missing, real_ceph
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import Fencing, Machines, clouds_of_an_operator, runtime_for
 
@@ -39,3 +40,12 @@ def fencing(
     host = emulated.emulation.state.servers[pair.a].host
     machines.add(host)
     return Fencing(emulated, cloud, runtime_for(tmp_path), pair.a, host, tmp_path, machines)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCeph]:
+    """A real Ceph."""
+    if lacking := missing():
+        pytest.skip(f"{', '.join(lacking)} not installed")
+    with real_ceph(tmp_path_factory.mktemp("ceph")) as ceph:
+        yield ceph

@@ -11,8 +11,6 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +19,13 @@ import pytest
 from mistral_failover import private_files
 from mistral_failover.resources.fence.ceph import ENOUGH, Cluster
 from mistral_failover.resources.fence.devices import Ceph
-from support.ceph import LIMIT, POOL, RealCeph, missing, real_ceph
+from support.ceph import LIMIT, POOL, RealCeph
 from support.fencing import SIMULATORS
 from support.waiting import until
 
 pytestmark = pytest.mark.faults
 
 CLIENT = "192.0.2.1:0/1234567"
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCeph]:
-    """A real Ceph."""
-    if lacking := missing():
-        pytest.skip(f"{', '.join(lacking)} not installed")
-    with ExitStack() as ends:
-        yield ends.enter_context(real_ceph(tmp_path_factory.mktemp("ceph")))
 
 
 def cluster_of(conf: Path, folder: Path, **more: Any) -> Cluster:
