@@ -192,16 +192,27 @@ def test_what_blocks_says_why_it_was_not_evacuated(single: Callable[..., Any]) -
     assert "It was not evacuated: " in group.status()["reason"]
 
 
+def without_a_host(group: Any) -> None:
+    home = place(group)
+    for host in group.emulation.state.hosts:
+        if host != home:
+            group.cloud.fault("host", host, "compute_down")
+
+
+def forbidden_by_its_server_group(group: Any) -> None:
+    """Nova sees that late, and leaves the server as it was."""
+    group.cloud.api_fault("evacuate", "fail")
+
+
+@pytest.mark.parametrize("trouble", [without_a_host, forbidden_by_its_server_group])
 @pytest.mark.usefixtures("administrator", "boards")
-def test_an_evacuation_that_finds_no_host_is_named(
-    single: Callable[..., Any], emulated: EmulatedCloud
+def test_an_evacuation_that_fails_is_named(
+    single: Callable[..., Any], emulated: EmulatedCloud, trouble: Callable[[Any], None]
 ) -> None:
     group = single()
     group.emulation = emulated.emulation
-    alarm, home = group.fails("power_off"), place(group)
-    for host in emulated.emulation.state.hosts:
-        if host != home:
-            group.cloud.fault("host", host, "compute_down")
+    alarm = group.fails("power_off")
+    trouble(group)
 
     patiently(group, "on_alarm", **alarm).assert_failed_with("BLOCKED")
 

@@ -64,6 +64,7 @@ _LOCKED = Field("Nova", "locked", since="2.9")
 _UPDATED = Field("Nova", "updated")
 _DEVICE = Field("Nova", "device")
 _RESULT = Field("Nova", "result")
+_MESSAGE = Field("Nova", "message")  # of an action: "Error" if an event of it failed, else None
 _LINKS = Field("Nova", "links", since="2.58")
 _FINISH_TIME = Field("Nova", "finish_time")
 _AWAY = "UNKNOWN"  # status of a server whose cell is away (since 2.69): Nova shows little else
@@ -422,11 +423,14 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             return ended(seen, "Nova does not show this user the state of its host")
         if (actions := _actions(cloud, server_id)) is None:
             return ended(seen, "Nova does not show this user its list of actions")
-        begun = max((_began(each) for each in actions if each["action"] == "evacuate"), default=0.0)
+        asked = max((each for each in actions if each["action"] == "evacuate"), key=_began, default={})
+        begun = _began(asked) if asked else 0.0
         if begun >= fenced_at - _SKEW:
             repeats.answered()
-            # Nova may show it SHUTOFF while it still has the host and the power state of before.
-            arriving = seen.status == "SHUTOFF" and (seen.host_silent or not seen.off)
+            # Nova makes it ACTIVE, then SHUTOFF, and only then gives it its new host and power
+            # state; if it fails before, it leaves the server as it was (`rebuild_instance`).
+            made = seen.status in ("ACTIVE", "SHUTOFF") and not _MESSAGE.of(asked)
+            arriving = made and (seen.host_silent or (seen.status == "SHUTOFF" and not seen.off))
             if seen.task_state is not None or arriving:
                 return ProbeResult(f"it is {seen}")
             there = seen.off or (seen.status == "ACTIVE" and begun >= fenced_at - _WHOLE)

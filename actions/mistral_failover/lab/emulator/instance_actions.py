@@ -32,7 +32,7 @@ def _view(action: ServerAction) -> dict[str, Any]:
     return {
         "action": action.action,
         "instance_uuid": action.server_id,
-        "message": None,
+        "message": "Error" if action.result == "Error" else None,
         "project_id": action.project_id,
         "user_id": action.user_id,
         "request_id": action.request_id,

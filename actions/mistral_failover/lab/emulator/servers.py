@@ -255,24 +255,38 @@ def _evacuated(
         server.fault = "No valid host was found."
         set_state(server, "ERROR", "error", server.power_state)
         end_operation(emulation, operation, "failed")
+    elif take_fault(emulation, "evacuate", ("fail",)) is not None:
+        server.task_state = None  # as when its server group forbids the host: it stays as it was
+        end_operation(emulation, operation, "failed")
     else:
         if stays_off:
-            # Its state comes first: for a while Nova still has the host of before.
-            set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
-            emulation.later("stop", "server.arrived_off", server_id=server_id, target=target)
+            # It runs for a moment, and is stopped. Until it is, Nova has the host of before.
+            set_state(server, "ACTIVE", "active", RUNNING)
+            where = {"server_id": server_id, "target": target, "operation": operation}
+            emulation.later("stop", "server.made_elsewhere", **where)
         else:
             _moves(emulation, server, target)
             set_state(server, "ACTIVE", "active", RUNNING)
             ports.bind(emulation, server)
             guests.boot(emulation, server)
-        end_operation(emulation, operation)
+            end_operation(emulation, operation)
+
+
+@transition("server.made_elsewhere")
+def _made_elsewhere(emulation: Emulation, server_id: str, target: str, operation: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is not None:
+        set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
+    where = {"server_id": server_id, "target": target, "operation": operation}
+    emulation.later("stop", "server.arrived_off", **where)
 
 
 @transition("server.arrived_off")
-def _arrived_off(emulation: Emulation, server_id: str, target: str) -> None:
+def _arrived_off(emulation: Emulation, server_id: str, target: str, operation: str) -> None:
     server = emulation.state.servers.get(server_id)
     if server is not None:
         _moves(emulation, server, target)
+    end_operation(emulation, operation)
 
 
 def _moves(emulation: Emulation, server: Server, target: str) -> None:
