@@ -423,7 +423,8 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             return ended(seen, "Nova does not show this user the state of its host")
         if (actions := _actions(cloud, server_id)) is None:
             return ended(seen, "Nova does not show this user its list of actions")
-        asked = max((each for each in actions if each["action"] == "evacuate"), key=_began, default={})
+        evacuations = [each for each in actions if each["action"] == "evacuate"]
+        asked = max(evacuations, key=_began, default={})
         begun = _began(asked) if asked else 0.0
         if begun >= fenced_at - _SKEW:
             repeats.answered()
