@@ -137,6 +137,7 @@ def _sections(folder: Path) -> ini.Sections:
         "DEFAULT": {"log_file": str(folder / "keystone.log"), "use_stderr": "false"},
         "database": {"connection": f"sqlite:///{folder / 'keystone.sqlite'}"},
         "fernet_tokens": {"key_repository": str(folder / "fernet")},
+        "fernet_receipts": {"key_repository": str(folder / "fernet")},
         "credential": {"key_repository": str(folder / "credential")},
         "auth": {"methods": "password,token,application_credential,mapped,openid"},
         "cache": {"enabled": "false"},
