@@ -77,14 +77,12 @@ simulate: $(STAMP)
 	cd tests && ../$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KEEP),--keep $(KEEP)) $(if $(VERBOSE),--verbose)
 
-# Deliberate faults of the product, each of which it has to find, or the specification in what was
-# played: the table of docs/safety.md. MUTANTS: only these; PLAYS with each at most.
+# Deliberate faults of the product, each of which it has to find: the table of docs/safety.md.
+# MUTANTS: only these; PLAYS with each at most.
 simulate-mutants: $(STAMP)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[spec]'
-	$(TOOL) support.java
 	$(TOOL) simulation.mutants $(MUTANTS) $(if $(PLAYS),--plays $(PLAYS))
 
-# Forty plays, those that ever failed, and one of the faults.
+# Forty plays, those that ever failed, and each of the faults.
 test-simulation: $(STAMP)
 	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
 

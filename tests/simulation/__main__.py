@@ -42,14 +42,14 @@ def main() -> int:
     gc.freeze()
     print(f"the world is built in {clock() - begun:.1f} s; seeds from {first}", flush=True)
     kept = None if chosen.keep is None else tuple(map(int, filter(None, chosen.keep.split(","))))
-    these = list(map(int, chosen.seeds.split(","))) if chosen.seeds else []
+    these = [Plan.read(each, kept) for each in chosen.seeds.split(",")] if chosen.seeds else []
     plays = len(these) or chosen.count
     begun, count, failovers, failures = clock(), 0, 0, 0
     states: Counter[str] = Counter()
     made: Counter[str] = Counter()
     met: Counter[str] = Counter()
     while count < plays if chosen.seconds is None else clock() - begun < chosen.seconds:
-        plan = Plan(these[count] if these else first + count, kept)
+        plan = these[count] if these else Plan(first + count, kept)
         kept_in = chosen.save / str(plan.seed) if chosen.save else None
         outcome = in_child(world, plan, lines=chosen.verbose, keep=kept_in)
         count, failovers = count + 1, failovers + outcome.failovers
@@ -67,7 +67,8 @@ def main() -> int:
             if kept is None and not chosen.verbose and outcome.journal and not chosen.quick:
                 fewest = shrink(world, plan, outcome.broken)
                 numbers = ",".join(map(str, fewest.kept or ()))
-                print(f"  again: make simulate SEED={plan.seed} KEEP={numbers}", flush=True)
+                print(f"  again: make simulate SEED={plan.seed} KEEP={numbers}")
+                print(f"  also when moves are added: {plan}", flush=True)
             if chosen.until_broken:
                 break
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -86,7 +87,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the first; by default any")
-    parser.add_argument("--seeds", help="only these, such as 4,1033")
+    parser.add_argument("--seeds", help="only these: 4,1033 or 4:killed/ordered,1033")
     parser.add_argument("--count", type=int, default=1, help="how many plays")
     parser.add_argument("--seconds", type=float, help="instead: for how long")
     parser.add_argument("--keep", help="only these moves of the play, such as 1,4")

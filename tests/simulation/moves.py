@@ -25,12 +25,20 @@ MOVES: dict[str, tuple[Make, int]] = {}
 """By name: what it does, and how often it is drawn."""
 
 
+LASTS = 150.0
+"""Seconds within which moves happen, at most."""
+
+
 @dataclass
 class Play:
     """A world, and who watches over it."""
 
     world: World
     oracle: Oracle
+    heals_at: float = 0.0
+    """When the world heals, at the earliest."""
+    sweeps_at: float = 0.0
+    """When Mistral's cron trigger runs again."""
 
     def executor(self, random: Random) -> Executor | None:
         """Return an executor that Mistral gives work; None if there is none."""
@@ -150,6 +158,30 @@ def ambushed(play: Play, random: Random) -> None:
     world.ambushes[point] = strike
 
 
+_REQUESTS = ("attach", "detach", "stop", "command", "patch")
+
+
+@_move(14)
+def ambushed_at_a_request(play: Play, random: Random) -> None:
+    """The next executor that is about to send something freezes until its lease is over, or dies
+    right after it."""
+    world, request = play.world, random.choice(_REQUESTS)
+    freezes, seconds = random.random() < 0.6, random.choice((40.0, 60.0, 90.0))
+
+    def strike(process: Process) -> None:
+        executor = next((each for each in world.executors if each.process is process), None)
+        if executor is None:
+            return
+        world.tell(f"{process.name} {'freezes before' if freezes else 'dies after'} its {request}")
+        if freezes:
+            world.scheduler.freeze(process, seconds)
+        else:
+            _replace(play, executor, 5.0)
+            world.scheduler.kill(process)
+
+    world.ambushes[f"{request}.before" if freezes else f"{request}.after"] = strike
+
+
 @_move(8)
 def frozen_with_an_outcome(play: Play, random: Random) -> None:
     """The next executor freezes when its step is over, and is not recorded yet; another one takes
@@ -230,6 +262,65 @@ def troubled(play: Play, random: Random) -> None:
         )
 
 
+_DECIDES = (
+    "GET .*/servers/[^/]*$",
+    "GET .*/os-volume_attachments",
+    "GET .*/os-instance-actions",
+    "GET .*/volumes/[^/]*$",
+    "GET .*/stacks",
+    "(POST|PATCH|DELETE) ",
+)
+
+
+@_move(8)
+def stranger_answers(play: Play, random: Random) -> None:
+    """Another service, behind a wrong address, answers some of what something is decided by."""
+    until = play.world.scheduler.now + random.choice((30.0, 200.0))
+    of, times = random.choice(_DECIDES), random.choice((1, 2, 4, 8))
+    play.world.wire.troubles.append(Trouble(Kind.FOREIGN, None, of, times, until))
+
+
+@_move(12)
+def late_and_overtaken(play: Play, random: Random) -> None:
+    """A request of a move arrives long after its sender has given up. In between the sender dies,
+    or an operator wants something else: what the request takes away, or any other member."""
+    world, of = play.world, random.choice((*["DELETE .*attachments"] * 3, "POST .*att", "PATCH "))
+    dies, wants = random.choice(((1, 0), (0, 1), (1, 1), (1, 1), (1, 1)))
+    after = random.uniform(0.5, 10.0)
+
+    def meanwhile(process: Process, asked: str) -> None:
+        if not any(each.process is process for each in world.executors):
+            return
+        if wants:
+            servers = world.mine.servers.items()
+            names = [member for member, server in servers if server in asked]
+            to = names[0] if asked.startswith("DELETE") and names else random.choice(MEMBERS)
+            overtaken = orders.Begin(GROUP, to=to, because="an operator wants something else")
+            play.later(after, lambda: _order(play, random, overtaken))
+        if dies:
+            play.later(random.uniform(0.0, 2.0), lambda: _dies(play, process))
+
+    until, seconds = world.scheduler.now + LASTS, random.choice((5.0, 35.0, 40.0, 45.0, 48.0))
+    world.wire.troubles.append(Trouble(Kind.LATE, None, of, 1, until, seconds, meanwhile))
+    elsewhere = [each for each in MEMBERS if each not in world.mine.serving()]
+    to = random.choice(elsewhere or MEMBERS)
+    _order(play, random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
+
+
+def _order(play: Play, random: Random, action: Any) -> None:
+    words = f"{type(action).__name__} {getattr(action, 'to', None) or ''}".strip()
+    play.on_executor(random, "order", lambda each: play.world.order(each, action, words))
+
+
+def _dies(play: Play, process: Process) -> None:
+    for executor in play.world.executors:
+        if executor.process is process:
+            _replace(play, executor, 5.0)
+            play.world.tell(f"{process.name} dies")
+            play.world.scheduler.kill(process)
+            return
+
+
 @_move(3)
 def store_away(play: Play, random: Random) -> None:
     """The state store does not answer an executor, or any."""
@@ -285,6 +376,24 @@ def guest_fails(play: Play, random: Random) -> None:
     _alarms(play, random, member)
 
 
+@_move(6)
+def lost_in_mid_move(play: Play, random: Random) -> None:
+    """From whom the group is moved fails when it has given away what it had, and an alarm tells."""
+    world, serving = play.world, play.world.mine.serving()
+    if not serving:
+        return
+    member, point = serving[0], random.choice(("attach.before", "attach.after", "patch.before"))
+    fault, seconds = random.choice(("crash", "crash", "hang")), random.uniform(0.1, 1.0)
+
+    def fails() -> None:
+        _strike(play, member, fault)
+        play.on_executor(random, "alarm", lambda each: world.alarm(each, member))
+
+    world.ambushes[point] = lambda _process: play.later(seconds, fails)
+    to = random.choice([each for each in MEMBERS if each != member])
+    _order(play, random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
+
+
 @_move(4)
 def application_ends(play: Play, random: Random) -> None:
     """Only the application dies, in a guest that runs; mostly no alarm tells."""
@@ -297,17 +406,22 @@ def application_ends(play: Play, random: Random) -> None:
 @_move(8)
 def host_fails(play: Play, random: Random) -> None:
     """A host loses its power or its compute service; it may come back at any time."""
-    member = _member(play, random)
-    emulation = play.world.emulation
-    server = emulation.state.servers.get(play.world.mine.servers[member])
-    if server is None:
+    member, fault = _member(play, random), random.choice(("power_off", "power_off", "compute_down"))
+    if (host := _strike_host(play, member, fault)) is None:
         return
-    host, fault = server.host, random.choice(("power_off", "power_off", "compute_down"))
-    play.world.tell(f"host of {member}: {fault}")
-    play.world.strike(faults.strike_host, host, fault)
     if random.random() < 0.6:
         play.later(random.uniform(1.0, 120.0), lambda: revive_host(play, host))
     _alarms(play, random, member)
+
+
+def _strike_host(play: Play, member: str, fault: str) -> str | None:
+    """Strike the host of a member; return its name, None if the member has no server."""
+    server = play.world.emulation.state.servers.get(play.world.mine.servers[member])
+    if server is None:
+        return None
+    play.world.tell(f"host of {member}: {fault}")
+    play.world.strike(faults.strike_host, server.host, fault)
+    return server.host
 
 
 def revive_host(play: Play, host: str) -> None:
@@ -348,6 +462,26 @@ def _alarms(play: Play, random: Random, member: str) -> None:
         )
 
 
+@_move(5)
+def left_alone(play: Play, random: Random) -> None:
+    """After the last move the world is left as it is for minutes. Perhaps what serves ends then,
+    without an alarm; perhaps no sweep runs either."""
+    now = play.world.scheduler.now
+    play.heals_at = now + 300.0
+    if random.random() < 0.5:
+        play.sweeps_at = play.heals_at
+    fault = random.choice(("app", "crash", "hang", "power_off", "power_off", "power_off", ""))
+
+    def ends() -> None:
+        member = _member(play, random)
+        if fault == "power_off":
+            _strike_host(play, member, fault)
+        elif fault:
+            _strike(play, member, fault)
+
+    play.later(random.uniform(5.0, 60.0), ends)
+
+
 # -- people
 
 
@@ -369,8 +503,7 @@ def ordered(play: Play, random: Random) -> None:
             orders.Rollback(GROUP, because="an operator wants it"),
         )
     )
-    words = f"{type(action).__name__} {to or ''}".strip()
-    play.on_executor(random, "order", lambda each: play.world.order(each, action, words))
+    _order(play, random, action)
 
 
 @_move(7)

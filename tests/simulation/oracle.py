@@ -16,12 +16,14 @@ from mistral_failover.model.observation import fresh_for
 from simulation.scheduler import BEGIN
 from simulation.world import SWEEP_EVERY, Project, World
 
-_TOLD = """select j.id, j.at, g.project_id, j.kind, j.sentence, j.traversal_id, j.resource_id
-    from failover_journal j join failover_groups g on g.id = j.group_id where j.id > ?
-    order by j.id"""
+_TOLD = """select j.id, j.at, g.project_id, g.id, j.kind, j.sentence, j.traversal_id,
+    j.resource_id from failover_journal j join failover_groups g on g.id = j.group_id
+    where j.id > ? order by j.id"""
 _BEGUN = re.compile(r"(Start|Stop) \S+ on (\S+): (started|continued)")
 _RELEASED = re.compile(r"(Detach|Stop) \S+ (?:from|on) (\S+): done")
 _FENCED = re.compile(r"Fence (\S+): done")
+_FENCING = re.compile(r"Fence (\S+): started")
+_COMES = re.compile(r"(Attach|Start) \S+ (?:to|on) \S+: started")
 _LEASE = 60.0
 """Seconds: more than a lease. Who could renew it for so long is no dead owner."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -49,6 +51,8 @@ class Oracle:
     _epochs: dict[str, int] = field(default_factory=dict)
     _fenced: dict[str, int] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
+    _fencing: dict[str, str | None] = field(default_factory=dict)
+    _goals: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _updated: dict[str, str] = field(default_factory=dict)
     _steps: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _sent: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -122,15 +126,23 @@ class Oracle:
 
     def _judge(self, at: float, *row: Any) -> None:
         """Judge what the journal tells people by what the ledgers had until then."""
-        project, kind, sentence, traversal, resource = row
+        project, group, kind, sentence, traversal, resource = row
         own = self.world.neighbour if project == self.world.neighbour.id else self.world.mine
         self.told(own, sentence)
         wrong = None
+        if traversal and traversal not in self._goals[group]:
+            self._goals[group].append(traversal)
         if kind == "steal":
             host = sentence.rpartition("@")[2].partition(":")[0]
             wrong = "live owner" if self.world.able(host, at - _LEASE) else None
         elif kind == "started":
             self._open.add(resource)
+            if _FENCING.match(sentence):
+                self._fencing[resource] = traversal
+            elif _COMES.match(sentence) and traversal in self._fencing.values():
+                wrong = "too early, before the proof of a fence"
+            if traversal != self._goals[group][-1]:
+                wrong = "for an older goal"
             if begun := _BEGUN.match(sentence):
                 key = own.servers[begun[2]], begun[1].lower()
                 if begun[3] == "started" or self._steps.get(key) != traversal:
@@ -139,6 +151,9 @@ class Oracle:
         elif kind == "done":
             wrong = "done again" if resource not in self._open else self._untrue(own, sentence)
             self._open.discard(resource)
+            self._fencing.pop(resource, None)
+        if "[NOT_FOUND]" in sentence and "stack" in sentence:
+            wrong = "a stranger was believed, because the stack is there"
         if wrong and wrong not in self.forgiven:
             self.breaks(f"{at - BEGIN:.1f}: {wrong}: {sentence}")
 

@@ -106,4 +106,5 @@ _ACTS: dict[str, _Act] = {
     "CONFIRM_FENCED": _confirm,
     "DELETE_SERVER": _delete,
 }
-"""What a person of this world can do, by the code of the remedy."""
+"""What a person of this world can do, by the code of the remedy. Not DETACH_VOLUME: here nothing
+but the product moves a volume, so it must never need a person for that."""

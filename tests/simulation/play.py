@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,29 +26,34 @@ from mistral_failover.actions import reports as report_actions
 from mistral_failover.lab.drill import audit
 from mistral_failover.store.database import Database
 from simulation import moves, people
-from simulation.moves import MOVES, Play
+from simulation.moves import LASTS, MOVES, Play
 from simulation.oracle import Oracle
 from simulation.scheduler import BEGIN
 from simulation.world import GROUP, SWEEP_EVERY, Project, World
 
-LASTS = 150.0
-"""Seconds within which moves happen, at most."""
 BOUND = 420.0
 """Seconds within which a group serves again, or says why a person is needed, once the world is
 healthy: a lease, a request's `repeat_after`, a step's patience, and sweeps between them."""
 _LOOK = 20.0  # seconds between two looks of a person at status
 _COMES_AFTER = 60.0  # seconds after which a person comes, if a group waits for one
 _CALLS = 6  # how often a person does what status says
-_FIRST = ("ordered", "guest_fails", "host_fails", "false_alarm")
+_GOES_ON = (2.0, 15.0, 40.0)
+"""Seconds after the last move within which what was laid out may still be met."""
+_FIRST = (
+    *("ordered", "guest_fails", "host_fails", "false_alarm"),
+    *("late_and_overtaken", "lost_in_mid_move"),
+)
 """With what a play begins: what goes wrong afterwards meets a failover."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played. ``kept``: the numbers of the moves that are made; None: all."""
+    """What is played. ``kept``: the numbers of the moves that are made; None: all. ``named``: what
+    the moves are, in the order of their numbers; None: as the seed says by the present `MOVES`."""
 
     seed: int
     kept: tuple[int, ...] | None = None
+    named: tuple[str, ...] | None = None
 
     @property
     def moves(self) -> list[tuple[float, int, str]]:
@@ -61,7 +66,21 @@ class Plan:
             (random.uniform(0.0, lasts), number, random.choices(names, weights)[0])
             for number in range(1, random.randint(2, 10))
         ]
+        if self.named is not None:
+            drawn = [(at, number, self.named[number]) for at, number, _ in drawn]
         return sorted(each for each in drawn if self.kept is None or each[1] in self.kept)
+
+    @classmethod
+    def read(cls, text: str, kept: tuple[int, ...] | None = None) -> Plan:
+        """Return the plan that :meth:`__str__` wrote; the seed is enough."""
+        seed, _, named = text.partition(":")
+        return cls(int(seed), kept, tuple(named.split("/")) if named else None)
+
+    def __str__(self) -> str:
+        """Return it with the names of all moves, so that it stays what it is when moves are added;
+        what is ``kept`` is left out."""
+        moves = sorted(Plan(self.seed, None, self.named).moves, key=lambda each: each[1])
+        return f"{self.seed}:{'/'.join(name for _, _, name in moves)}"
 
 
 @dataclass
@@ -146,6 +165,8 @@ def _play_moves(show: Play, plan: Plan, done: Counter[str]) -> None:
         world.tell(f"move {number}: {name}")
         done[name] += 1
         MOVES[name][0](show, Random(f"{plan.seed} {number}"))
+    heals_at = max(show.heals_at, world.scheduler.now + random.choice(_GOES_ON))
+    _until(show, heals_at, next_sweep, next_look, random)
 
 
 def _until(
@@ -157,7 +178,8 @@ def _until(
         show.oracle.look()
         if scheduler.now >= next_sweep:
             next_sweep += SWEEP_EVERY
-            if (executor := show.executor(random)) is not None:
+            sweeps = scheduler.now >= show.sweeps_at
+            if sweeps and (executor := show.executor(random)) is not None:
                 for project in (show.world.mine, show.world.neighbour):
                     executor.of(project).begin("sweep", show.world.sweep)
         if scheduler.now >= next_look:
@@ -267,11 +289,11 @@ def shrink(world: World, plan: Plan, broken: Sequence[str]) -> Plan:
         again = False
         for number in list(kept):
             fewer = tuple(each for each in kept if each != number)
-            outcome = in_child(world, Plan(plan.seed, fewer))
+            outcome = in_child(world, replace(plan, kept=fewer))
             if kinds & {kind_of(each) for each in outcome.broken}:
                 kept.remove(number)
                 again = True
-    return Plan(plan.seed, tuple(sorted(kept)))
+    return replace(plan, kept=tuple(sorted(kept)))
 
 
 def kind_of(broken: str) -> str:

@@ -7,15 +7,30 @@ import re
 
 import pytest
 
+from simulation.mutants import BY_NAME
 from support.plays import FIRST, simulate
 
 pytestmark = pytest.mark.simulated
 
 PLAYS = 40
-FOUND = (4, 1033, 2055, 11076, 40231, 60199, 300042, 60000794, 60000976)
-"""Seeds of plays that once broke a promise, or showed a fault of the simulation."""
-CHOSEN = "release-before-proof"
-"""The mutant that each run plays; the others by `make simulate-mutants`."""
+FOUND = {
+    4: "guest_fails frozen stack_by_hand troubled troubled rehearsed troubled rehearsed "
+    "delivered_twice",
+    1033: "ordered frozen_with_an_outcome delivered_twice troubled api_fault guest_fails "
+    "commit_unanswered killed guest_fails commit_unanswered",
+    2055: "ordered api_fault api_fault frozen_with_an_outcome delivered_twice "
+    "frozen_with_an_outcome troubled api_fault killed",
+    11076: "host_fails api_fault",
+    40231: "false_alarm delivered_twice frozen_with_an_outcome ambushed api_fault",
+    60199: "host_fails delivered_twice commit_unanswered ambushed ambushed guest_fails troubled "
+    "neighbour_moves",
+    300042: "false_alarm host_fails rehearsed neighbour_moves delivered_twice by_hand rehearsed "
+    "troubled clock_steps",
+    60000794: "false_alarm ambushed killed ambushed guest_fails neighbour_moves by_hand "
+    "false_alarm",
+    60000976: "ordered killed troubled frozen ambushed guest_fails",
+}
+"""Plays that once broke a promise, or showed a fault of the simulation: seeds, with their moves."""
 
 
 @pytest.mark.timeout(0)
@@ -29,7 +44,8 @@ def test_the_same_seed_plays_the_same_line_by_line() -> None:
 
 @pytest.mark.timeout(0)
 def test_plays_that_once_failed_keep_the_promises() -> None:
-    ended = simulate("--seeds", ",".join(map(str, FOUND)), "--quick")
+    plans = [f"{seed}:{moves.replace(' ', '/')}" for seed, moves in FOUND.items()]
+    ended = simulate("--seeds", ",".join(plans), "--quick")
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
@@ -41,7 +57,8 @@ def test_plays_keep_the_promises() -> None:
 
 
 @pytest.mark.timeout(0)
-def test_a_deliberate_fault_is_found() -> None:
-    ended = simulate(CHOSEN, module="simulation.mutants")
+@pytest.mark.parametrize("mutant", BY_NAME)
+def test_a_deliberate_fault_is_found(mutant: str) -> None:
+    ended = simulate(mutant, module="simulation.mutants")
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr

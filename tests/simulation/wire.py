@@ -45,7 +45,8 @@ class Kind(Enum):
 @dataclass
 class Trouble:
     """What happens to the next ``times`` requests that fit. ``process``: whose; None: anyone's.
-    ``of``: a pattern of the method and the path. ``until``: when it ends, whatever is left."""
+    ``of``: a pattern of the method and the path. ``until``: when it ends, whatever is left.
+    ``then``: called with the sender and what it asked, when it has given a late request up."""
 
     kind: Kind
     process: Process | None
@@ -53,6 +54,7 @@ class Trouble:
     times: int
     until: float
     seconds: float = 0.0
+    then: Callable[[Process, str], None] = lambda _process, _asked: None
 
     def fits(self, process: Process, asked: str, now: float) -> bool:
         """Return whether a request has it."""
@@ -143,7 +145,7 @@ class Wire(HTTPAdapter):
                 each.times -= 1
                 self.met.append(each.kind)
                 self.tell(f"{asked.partition('?')[0]}: {each.kind.value}")
-                self._late = each.seconds
+                self._late, self._then = each.seconds, partial(each.then, process, asked)
                 return each.kind
         return None
 
@@ -167,7 +169,9 @@ class Wire(HTTPAdapter):
             late = seconds + self._late
             path = unquote(urlsplit(str(request.url)).path)
             self.late.add((request.headers.get(REQUEST_ID), request.method, path))
+            then = self._then
             self._loop.call_later(late, lambda: self._loop.create_task(self._call(request, {})))
+            self._loop.call_later(seconds, then)
             self._give_up(request, seconds)
         got: dict[str, Any] = {"body": b""}
         task = scheduler.current
