@@ -562,6 +562,20 @@ def by_api(play: Play, method: str, path: str, body: Any) -> None:
     play.later(0.0, lambda: play.world.request(method, path, body))
 
 
+@_move(5)
+def deleted_out_of_reach(play: Play, random: Random) -> None:
+    """A host falls silent while its guests run on. A person deletes the server that serves there,
+    which Nova then forgets, and an alarm tells."""
+    world, serving = play.world, play.world.mine.serving()
+    if not serving or _strike_host(play, serving[0], "compute_down") is None:
+        return
+    member, silent = serving[0], random.uniform(60.0, 90.0)  # until Nova sees it
+    play.heals_at = world.scheduler.now + silent + 60.0
+    play.later(silent, lambda: _act(play, member, "delete"))
+    tells = lambda each: world.alarm(each, member)  # noqa: E731
+    play.later(silent + 5.0, lambda: play.on_executor(random, "alarm", tells))
+
+
 @_move(3)
 def stack_by_hand(play: Play, _random: Random) -> None:
     """Somebody updates the stack, with the parameter as it was."""

@@ -225,6 +225,36 @@ MUTANTS = (
         "        graph.remove_edges_from([e for e in graph.edges if left.issuperset(e)])\n"
         "        self._order_fences(graph, updates, cleanups)",
     ),
+    _one(
+        "first-predecessor",
+        "a node is worked on when the first of those that it waits for is done",
+        "store.sync_points",
+        "    .values(remaining=nodes.c.remaining - 1)",
+        "    .values(remaining=sa.case((nodes.c.node == END, nodes.c.remaining - 1), else_=0))",
+    ),
+    _one(
+        "attempts-stay",
+        "what an attempt made that did not end well is not taken back",
+        "convergence.decide",
+        "    if Verb.DELETE not in resource_type.operations:",
+        "    if record.action == Action.CREATE and record.status == Status.FAILED:\n"
+        '        return NodeDecision("none", "it failed")\n'
+        "    if Verb.DELETE not in resource_type.operations:",
+    ),
+    _one(
+        "old-points-stay",
+        "the sync points of a superseded traversal are left in the store",
+        "store.transaction",
+        "        self.drop_sync_points(traversal_id)\n",
+        "",
+    ),
+    _one(
+        "gone-is-proof",
+        "a server that Nova does not know any more counts as off, whatever its host recorded",
+        "cloud.servers",
+        'the guest may be running."\n    )\n    return Evidence(False, rung, words)',
+        'the guest may be running."\n    )\n    return Evidence(True, rung, words)',
+    ),
 )
 BY_NAME = {each.name: each for each in MUTANTS}
 

@@ -22,8 +22,8 @@ _TOLD = """select j.id, j.at, g.project_id, g.id, j.kind, j.sentence, j.traversa
 _BEGUN = re.compile(r"(Start|Stop) \S+ on (\S+): (started|continued)")
 _RELEASED = re.compile(r"(Detach|Stop) \S+ (?:from|on) (\S+): done")
 _FENCED = re.compile(r"Fence (\S+): done")
-_FENCING = re.compile(r"Fence (\S+): started")
-_COMES = re.compile(r"(Attach|Start) \S+ (?:to|on) \S+: started")
+_FENCING = re.compile(r"Fence (\S+): (started|continued)")
+_COMES = re.compile(r"(Attach|Start) \S+ (?:to|on) \S+: (started|continued)")
 _LEASE = 60.0
 """Seconds: more than a lease. Who could renew it for so long is no dead owner."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -114,9 +114,9 @@ class Oracle:
 
     def _faulty(self, event: Mapping[str, Any]) -> None:
         what, servers = event["fault"], [event["id"]]
-        if event["target"] == "host":
-            state = self.world.emulation.state
-            servers = [each.id for each in state.servers.values() if each.host == event["id"]]
+        if event["target"] == "host":  # also of guests whose servers Nova has forgotten
+            found = self.world.emulation.state.guests.values()
+            servers = [each.server_id for each in found if each.host == event["id"]]
         if what == "power_off":
             self._runs.difference_update(servers)
         elif what == "crash":
@@ -187,8 +187,11 @@ class Oracle:
         elif kind == "detached":
             self._holds[event["volume"]].discard(event["server"])
         elif kind == "application_started":
-            running = self._writes[self._project_of[event["server"]]]
+            project = self._project_of[event["server"]]
+            running = self._writes[project]
             running.add(event["server"])
+            if project in self._down_since:  # it may have served between two looks
+                self._down_since[project] = event["t"]
             if len(running) > 1:
                 yield "two writers: an application runs on two servers"
         elif kind in ("application_stopped", "application_ended"):

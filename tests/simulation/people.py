@@ -90,6 +90,12 @@ def _server(show: Play, need: Need, _random: Random) -> None:
     moves.by_api(show, "POST", f"/compute/v2.1/servers/{server}/action", _SERVERS[need.code])
 
 
+def _detach(show: Play, need: Need, _random: Random) -> None:
+    (server,), (volume,) = need.value("server"), need.value("volume")
+    path = f"/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"
+    moves.by_api(show, "DELETE", path, None)
+
+
 def _delete(show: Play, need: Need, _random: Random) -> None:
     (server,) = need.value("server")
     moves.by_api(show, "DELETE", f"/compute/v2.1/servers/{server}", None)
@@ -105,6 +111,6 @@ _ACTS: dict[str, _Act] = {
     "REPLACE": _replace,
     "CONFIRM_FENCED": _confirm,
     "DELETE_SERVER": _delete,
+    "DETACH_VOLUME": _detach,
 }
-"""What a person of this world can do, by the code of the remedy. Not DETACH_VOLUME: here nothing
-but the product moves a volume, so it must never need a person for that."""
+"""What a person of this world can do, by the code of the remedy."""

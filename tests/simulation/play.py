@@ -144,6 +144,7 @@ def _audited(world: World) -> Iterator[audit.Violation]:
     yield from audit.calls_under_lease(in_time, state)
     yield from audit.one_traversal_per_incident(state)
     yield from audit.ended(state)
+    yield from audit.at_rest(events, state)
     yield from audit.no_old_epoch(events)
 
 

@@ -26,6 +26,7 @@ from mistral_failover.cloud.transport import REQUEST_ID
 from simulation.scheduler import Process, Scheduler, Task
 
 _PATIENCE = 30.0  # seconds of a request without a limit of its own
+_BEHIND = 30.0  # seconds by which a replica of a service's database is behind, at most
 
 
 class Kind(Enum):
@@ -92,6 +93,8 @@ class _Never(selectors.DefaultSelector):
 
 
 Application = Callable[[MutableMapping[str, Any], Any, Any], Any]
+_Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+"""Status, headers, body."""
 
 
 class Wire(HTTPAdapter):
@@ -108,7 +111,7 @@ class Wire(HTTPAdapter):
         self.before_sending: Callable[[], None] = lambda: None
         """Called in the sender's task before the bytes leave. May raise: then nothing leaves."""
         self.tell: Callable[[str], None] = lambda _: None
-        self._said: dict[str, list[tuple[int, list[tuple[bytes, bytes]], bytes]]] = {}
+        self._said: dict[str, list[tuple[float, _Answer]]] = {}
 
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, timeout: Any = None, **_options: Any
@@ -151,9 +154,10 @@ class Wire(HTTPAdapter):
 
     def _exchange(
         self, request: requests.PreparedRequest, asked: str, trouble: Kind | None, seconds: float
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    ) -> _Answer:
         scheduler = self._scheduler
-        earlier = self._said.get(asked, [])
+        since = scheduler.now - _BEHIND
+        earlier = [answer for at, answer in self._said.get(asked, []) if at >= since]
         if trouble is Kind.GATEWAY:
             scheduler.sleep(0.01)
             return scheduler.random.choice((502, 503, 504, 404, 200)), _PAGE, b"<html>away</html>"
@@ -192,7 +196,7 @@ class Wire(HTTPAdapter):
             return scheduler.random.choice((502, 503, 504)), _PAGE, b"<html>away</html>"
         answer = (got["status"], got["headers"], got["body"])
         if request.method == "GET":
-            self._said.setdefault(asked, []).append(answer)
+            self._said.setdefault(asked, []).append((scheduler.now, answer))
             del self._said[asked][:-3]
         return answer
 

@@ -6,6 +6,7 @@ import re
 import threading
 
 import pytest
+from keystoneauth1.identity import v3
 
 from mistral_failover.agent.channel.interface import (
     ChannelContext,
@@ -225,3 +226,26 @@ def test_a_revoked_token_is_refused(channel, pair, emulated):
     with pytest.raises(ChannelError) as raised:
         channel.run(command(pair.a))
     assert raised.value.code == "REFUSED"
+
+
+def test_a_page_in_place_of_a_token_leaves_the_agent_unreachable(
+    cloud, channel, pair, emulator, emulated
+):
+    """Another service may answer for Keystone, too; the next look asks again."""
+    to = command(pair.a).to
+    cloud.session.auth = v3.Password(
+        f"{emulated.url}/identity/v3",
+        username="demo",
+        password="demo",
+        project_name="demo",
+        user_domain_id="default",
+        project_domain_id="default",
+    )
+    emulator.api_fault("token", "gateway", status=404, times=99)
+
+    with pytest.raises(ChannelError) as raised:
+        channel.heard(to)
+    with pytest.raises(ChannelError) as of_a_command:
+        channel.run(command(pair.a, limit=0.5))
+
+    assert {raised.value.code, of_a_command.value.code} == {"UNREACHABLE"}

@@ -82,7 +82,7 @@ class EmulatedChannel:
             except keystone.ConnectTimeout:
                 sent = True
                 error = self._no_answer(command, began, heard_at)
-            except keystone.ConnectFailure as failure:
+            except keystone.ClientException as failure:  # also of the request for a token
                 sent = sent or cause(failure)[1]
                 error = self._nobody(failure, unknown=sent)
             else:
@@ -158,7 +158,7 @@ class EmulatedChannel:
             answer = self._session.request(
                 self._url(to, end), method, authenticated=True, raise_exc=False, **options
             )
-        except (keystone.ConnectFailure, keystone.ConnectTimeout) as failure:
+        except keystone.ClientException as failure:  # also of the request for a token
             raise self._nobody(failure) from None
         if (body := _body(answer)) is not None:
             return body

@@ -306,6 +306,11 @@ class GuestAgent:
         self._cleaning = False
         self.go_on()
 
+    def _epoch_of(self, command_id: str) -> int:
+        """In which epoch a command was sent, which may not be the agent's."""
+        rows = (row.epoch for row in self._journal.open_rows() if row.id == command_id)
+        return next(rows, self._desk.epoch)
+
     def _start(self, program: Program, steps: Steps[None]) -> None:
         emulation, server, own = self._emulation, self._guest.server_id, self._is_own(program)
         name = "on_deposed" if own else program.spec.name
@@ -316,7 +321,7 @@ class GuestAgent:
                 server=server,
                 command=name,
                 id=program.command_id,
-                epoch=self._desk.epoch,
+                epoch=self._epoch_of(program.command_id),
                 **({} if program.isolation is None else {"rehearsal": True}),
             )
         seconds = emulation.latency.of(f"command_{program.argv[0]}")
