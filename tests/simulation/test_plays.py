@@ -31,6 +31,8 @@ FOUND = {
     60000976: "ordered killed troubled frozen ambushed guest_fails",
     70001984: "guest_fails troubled clock_steps stranger_answers late_and_overtaken troubled "
     "late_and_overtaken lost_in_mid_move ambushed_at_a_request frozen",
+    70002681: "false_alarm host_fails guest_fails ambushed api_fault ambushed by_hand ordered "
+    "frozen",
     70002047: "late_and_overtaken killed rehearsed ambushed late_and_overtaken left_alone "
     "ambushed_at_a_request frozen_with_an_outcome frozen guest_fails",
 }

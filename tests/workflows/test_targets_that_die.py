@@ -19,6 +19,7 @@ from mistral_failover.cloud.volume_holders import UNANSWERED
 from mistral_failover.groups import agent_health
 from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance
+from mistral_failover.resources import commands
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import own_project
 from mistral_failover.store import groups as store
@@ -267,6 +268,31 @@ def test_a_deleted_target_without_another_standby_fails_at_once(
 
     group.run("replace_member", group=group.name, member="db_b").assert_succeeded()
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    settled(group, "db_b")
+
+
+def test_of_a_target_that_a_person_paused_meanwhile_it_is_said_what_ends_that(
+    active: Callable[..., Any],
+    operator: Operator,
+    cloud: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "SILENCE", 0.5)
+    group = active(("db_a", "db_b"))
+    group.fails("crash")
+    cloud.set_latency(command_start=3)
+    execution = group.start("failover", group=group.name, lost=["db_a"])
+    group.wait_until_told("Start database on db_b: started")
+    operator.act(group.server("db_b"), "pause")
+
+    group.ended(execution).assert_failed_with("FAILED")
+
+    failure = group.status()["failure"]
+    assert [each["code"] for each in failure["needs"]] == ["UNPAUSE_SERVER"]
+    assert "its server is PAUSED" in failure["message"]
+    cloud.set_latency(command_start=0)
+    operator.act(group.server("db_b"), "unpause")
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
     settled(group, "db_b")
 
 

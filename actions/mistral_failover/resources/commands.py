@@ -89,14 +89,21 @@ def _run_heard(channel: Channel, command: Command, *, known: bool) -> CommandRes
 def _unless_gone(
     context: OperationContext, operation: OperationDocument, name: str, server_id: str
 ) -> Iterator[None]:
-    """Let the error of a command that was to start something say that its server is gone. While
-    Nova does not answer, the operation waits for Nova."""
+    """Let the error of a command that was to start something say that its server is gone, or that
+    it does not run until a person ends its state. While Nova does not answer, the operation waits
+    for Nova."""
     try:
         yield
     except ChannelError as failure:
         unanswered = failure.code == "NO_ANSWER" or failure.transient
         starts = operation["verb"] != Verb.DELETE
-        if not (unanswered and starts) or server_state(context.cloud, server_id).exists:
+        if not (unanswered and starts):
+            raise
+        seen = server_state(context.cloud, server_id)
+        if seen.exists:
+            if failure.code == "NO_ANSWER" and seen.waits_for_a_person:
+                failure.message += f", and {seen.unfit}"
+                failure.needs = seen.needs
             raise
         why = "its server does not exist"
         error = target_down(name, server_id, why, GONE, host=None, held=False)
