@@ -114,8 +114,8 @@ def attach_copy(context: OperationContext, operation: OperationDocument) -> dict
 
 
 def _await_turn(context: OperationContext, operation: OperationDocument) -> None:
-    """Wait until no copy of the same rehearsal whose name comes before is being attached to the
-    server."""
+    """Wait until no copy of the same rehearsal is being attached to the server whose attachment
+    began before this one."""
     rehearsal_id = operation["properties"]["rehearsal"]
     server_id, name = operation["properties"]["server_id"], operation["resource"]["name"]
 
@@ -125,7 +125,7 @@ def _await_turn(context: OperationContext, operation: OperationDocument) -> None
         )
         if ended:
             raise ActionError("REHEARSAL_ENDED", ended, REMEDIES["REHEARSAL_ENDED"])
-        before = [other for other in others if other < name]
+        before = others[: others.index(name)] if name in others else others
         return ProbeResult(f"{', '.join(before)} is being attached", done=not before)
 
     context.cloud.wait(step, what="the copies before it", limit=operation["timeout"])

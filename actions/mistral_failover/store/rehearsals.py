@@ -22,7 +22,7 @@ from mistral_failover.model.rehearsals import (
 )
 from mistral_failover.store import groups, rehearsed_roles
 from mistral_failover.store.session import ProjectSession, fields
-from mistral_failover.store.tables import ALIVE, definitions, rehearsals, resources
+from mistral_failover.store.tables import ALIVE, definitions, operations, rehearsals, resources
 from mistral_failover.store.tables import groups as group_table
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -179,7 +179,8 @@ def copies_on(tx: ProjectSession, rehearsal_id: str, server_id: str) -> list[str
 
 
 def attaching(tx: ProjectSession, rehearsal_id: str, server_id: str) -> list[str]:
-    """Return the names of the volumes whose copies live workers are attaching to a server."""
+    """Return the names of the volumes whose copies live workers are attaching to a server, in the
+    order in which they began."""
     return _copies(
         tx,
         rehearsal_id,
@@ -188,6 +189,14 @@ def attaching(tx: ProjectSession, rehearsal_id: str, server_id: str) -> list[str
         resources.c.status == Status.IN_PROGRESS,
         resources.c.lease_until > tx.now(),
     )
+
+
+_begun = (
+    sa.select(sa.func.max(operations.c.started_at))
+    .where(operations.c.resource_id == resources.c.id)
+    .scalar_subquery()
+)
+"""When the last operation of a resource began."""
 
 
 def _copies(
@@ -201,7 +210,7 @@ def _copies(
             *conditions,
             ALIVE,
         )
-        .order_by(resources.c.name)
+        .order_by(_begun, resources.c.name)
     )
     return [
         row.name
