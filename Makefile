@@ -84,7 +84,7 @@ simulate-mutants: $(STAMP)
 
 # Forty plays, those that ever failed, and each of the faults.
 test-simulation: $(STAMP)
-	$(BIN)/pytest -m simulated tests/simulation -n 1 -s --durations=5
+	$(BIN)/pytest -m simulated tests/simulation -n 2 --dist worksteal --durations=5
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)

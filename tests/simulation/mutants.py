@@ -233,15 +233,6 @@ MUTANTS = (
         "    .values(remaining=sa.case((nodes.c.node == END, nodes.c.remaining - 1), else_=0))",
     ),
     _one(
-        "attempts-stay",
-        "what an attempt made that did not end well is not taken back",
-        "convergence.decide",
-        "    if Verb.DELETE not in resource_type.operations:",
-        "    if record.action == Action.CREATE and record.status == Status.FAILED:\n"
-        '        return NodeDecision("none", "it failed")\n'
-        "    if Verb.DELETE not in resource_type.operations:",
-    ),
-    _one(
         "old-points-stay",
         "the sync points of a superseded traversal are left in the store",
         "store.transaction",
