@@ -289,7 +289,8 @@ def test_of_a_target_that_a_person_paused_meanwhile_it_is_said_what_ends_that(
 
     failure = group.status()["failure"]
     assert [each["code"] for each in failure["needs"]] == ["UNPAUSE_SERVER"]
-    assert "its server is PAUSED" in failure["message"]
+    assert f"openstack server unpause {group.server('db_b')}" in failure["remedy"]
+    assert "--lost" not in failure["remedy"], "it is not lost"
     cloud.set_latency(command_start=0)
     operator.act(group.server("db_b"), "unpause")
     group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()

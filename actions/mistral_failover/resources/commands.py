@@ -24,7 +24,7 @@ from mistral_failover.cloud.volume_holders import GONE, target_down
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
-from mistral_failover.model.remedies import instead, need
+from mistral_failover.model.remedies import instead, need, sentence
 from mistral_failover.model.types import Verb
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -67,7 +67,7 @@ def command_member(
     )
     # What the record has on this server was made there by the agent, so that one was heard.
     known = operation["resource"]["attributes"].get("server_id") == server_id
-    with _unless_gone(context, operation, name, server_id):
+    with _naming_the_state_of_its_server(context, operation, name, server_id):
         return _run_heard(context.channel, command, known=known)
 
 
@@ -86,7 +86,7 @@ def _run_heard(channel: Channel, command: Command, *, known: bool) -> CommandRes
 
 
 @contextmanager
-def _unless_gone(
+def _naming_the_state_of_its_server(
     context: OperationContext, operation: OperationDocument, name: str, server_id: str
 ) -> Iterator[None]:
     """Let the error of a command that was to start something say that its server is gone, or that
@@ -102,7 +102,9 @@ def _unless_gone(
         seen = server_state(context.cloud, server_id)
         if seen.exists:
             if failure.code == "NO_ANSWER" and seen.waits_for_a_person:
+                group = operation["group"]
                 failure.message += f", and {seen.unfit}"
+                failure.remedy = f"{sentence(seen.needs, group)}. Then: {start_command(group)}"
                 failure.needs = seen.needs
             raise
         why = "its server does not exist"

@@ -307,9 +307,9 @@ class GuestAgent:
         self.go_on()
 
     def _epoch_of(self, command_id: str) -> int:
-        """In which epoch a command was sent, which may not be the agent's."""
+        """In which epoch a command was sent last, which may not be the agent's."""
         rows = (row.epoch for row in self._journal.open_rows() if row.id == command_id)
-        return next(rows, self._desk.epoch)
+        return max(rows, default=self._desk.epoch)
 
     def _start(self, program: Program, steps: Steps[None]) -> None:
         emulation, server, own = self._emulation, self._guest.server_id, self._is_own(program)
