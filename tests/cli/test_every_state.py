@@ -84,6 +84,9 @@ class Walk:
         program, *words = shlex.split(command.replace("FILE", str(self.file)))
         if program == "failover":
             return int(self.deployment.failover(*words, typed="yes\n").returncode)
+        if program == "nova-manage":  # on the server's host, as an administrator
+            self.deployment.cloud.refresh_attachment(*words[2:4])
+            return 0
         assert program == "openstack", command
         env = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
         env["OS_CLIENT_CONFIG_FILE"] = str(self.deployment.folder / "clouds.yaml")
@@ -408,6 +411,17 @@ def server_in_error(make: Callable[..., Walk]) -> Walk:
     walk = make()
     walk.operator.reset_server(walk.server("db_a"), "error")
     return moved_in_vain(walk)
+
+
+def detach_torn(make: Callable[..., Walk]) -> Walk:
+    """A compute service died at the end of a planned detach, and is there again: Cinder has
+    released the volume, and Nova lists it."""
+    walk = make()
+    cloud = walk.deployment.cloud
+    cloud.api_fault("detach", "torn")
+    moved = moved_in_vain(walk)
+    cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "revive")
+    return moved
 
 
 def floating_elsewhere(make: Callable[..., Walk]) -> Walk:
@@ -975,6 +989,7 @@ PLAYS = {
     "volume in error": Play("SET_VOLUME", partial(volume_in, state="error"), ("BLOCKED", "DOWN")),
     "volume stuck": Play("MARK_VOLUME", volume_stuck, ("BLOCKED", "DOWN")),
     "attachment unknown": Play("DELETE_ATTACHMENT", attachment_unknown, ("BLOCKED", "DOWN")),
+    "detach torn": Play("REFRESH_ATTACHMENT", detach_torn, ("BLOCKED", "DOWN")),
     "server in error": Play("STOP_SERVER", server_in_error, ("BLOCKED", "DOWN")),
     "healthy server in error": Play("RESET_SERVER", server_in_error, ("BLOCKED", "DOWN"), reset),
     "floating elsewhere": Play("FREE_FLOATING_IP", floating_elsewhere, ("FAILED", "DOWN")),

@@ -26,7 +26,7 @@ from mistral_failover.cloud.absence import SERVER, VOLUME, refuse_listed, unless
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
-from mistral_failover.cloud.server_states import Hindrance
+from mistral_failover.cloud.server_states import STOPPED, Hindrance
 from mistral_failover.cloud.servers import (
     ServerState,
     attachment_shown,
@@ -460,6 +460,7 @@ def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> Clo
 
 
 def unknown_to_cinder(
+    cloud: Cloud,
     volume_id: str,
     server_id: str,
     *,
@@ -470,7 +471,10 @@ def unknown_to_cinder(
     """Nova lists the volume on a server, and Cinder has no attachment: Nova cannot detach it.
 
     ``released``: Cinder's attachment was seen to go during this detach. ``serves``: the server is
-    to have the volume. ``off``: its guest is proven off, so that it may be deleted.
+    to have the volume. ``off``: its guest is proven off, so that it may be deleted; otherwise an
+    administrator creates the attachment again, once the server is stopped.
+
+    Raises `CloudError` when Nova cannot be asked whether it is, `LeaseLost`.
     """
     fact = f"Nova lists volume {volume_id} on server {server_id}"
     if released:
@@ -483,19 +487,19 @@ def unknown_to_cinder(
             ", but Cinder has no attachment: the compute service stopped at the end of a detach, "
             "or the volume was set to detached by force, and then the guest may write to it"
         )
-    stop, delete = need("STOP_SERVER", server=server_id), need("DELETE_SERVER", server=server_id)
+    delete = need("DELETE_SERVER", server=server_id)
+    refresh = need("REFRESH_ATTACHMENT", server=server_id, volume=volume_id)
+    stopped = server_state(cloud, server_id).status in STOPPED
+    ways = (refresh,) if stopped else (need("STOP_SERVER", server=server_id), refresh)
     start = f" {_ways(need('START_SERVER', server=server_id))}" if serves else ""
     return CloudError(
         "VOLUME_DISPUTED",
         f"{fact}{cause}",
         remedy=(
             "Once nova-compute runs on the server's host, create the attachment again. "
-            f"{_ways(stop)} Then, as an administrator on the host: nova-manage "
-            "volume_attachment get_connector --json > connector.json and nova-manage "
-            f"volume_attachment refresh {server_id} {volume_id} connector.json.{start} Or delete "
-            f"the server. {_ways(delete)}"
+            f"{_ways(*ways)}{start} Or delete the server. {_ways(delete)}"
         ),
-        needs=(delete,) if off else (),
+        needs=(delete,) if off else ways,
         blocked=True,
     )
 

@@ -678,7 +678,7 @@ class Attach(VolumeMove):
         if not holders_of(self.cloud, self.volume_id):
             if not leftover_device(self.cloud, holder[1], self.volume_id):
                 raise volume_holders.unknown_to_cinder(
-                    self.volume_id, holder[1], serves=holder[1] == self.server_id
+                    self.cloud, self.volume_id, holder[1], serves=holder[1] == self.server_id
                 )
             waits = (
                 f"{state}, and Nova keeps a device on server {holder[1]} that belongs to no "
@@ -770,6 +770,7 @@ class Detach(VolumeMove):
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
             raise volume_holders.unknown_to_cinder(
+                self.cloud,
                 self.volume_id,
                 self.server_id,
                 released=self._seen,

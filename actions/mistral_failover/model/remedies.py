@@ -212,7 +212,7 @@ _ALL = (
     ),
     Remedy(
         "STOP_SERVER",
-        "Nova detaches nothing from a server in ERROR, or knows no attachment that Cinder has",
+        "Nova detaches nothing from a server in ERROR, or knows other attachments than Cinder",
         "openstack server stop {server}",
         "the server is off, and what it has can be detached",
     ),
@@ -230,6 +230,14 @@ _ALL = (
         "openstack --os-volume-api-version 3.27 volume attachment delete {attachment}",
         "the volume can be attached where it belongs",
         when="once no guest on any host uses it",
+    ),
+    Remedy(
+        "REFRESH_ATTACHMENT",
+        "Nova lists a volume on a server, and Cinder has no attachment of it",
+        "nova-manage volume_attachment refresh {server} {volume} connector.json",
+        "Nova can detach the volume",
+        when="as an administrator, on the stopped server's host, with what nova-manage "
+        "volume_attachment get_connector --json prints in connector.json",
     ),
     Remedy(
         "SET_VOLUME",
