@@ -3,8 +3,10 @@
 
 import pytest
 
-from mistral_failover.cloud.servers import delete_server, server_state, stop
+from mistral_failover.cloud import servers
+from mistral_failover.cloud.servers import delete_server, off_proof, server_state, stop
 from support.nova import nova_of
+from support.waiting import until
 
 
 @pytest.mark.parametrize("fault", ["crash", "hang"])
@@ -35,6 +37,32 @@ def test_a_server_that_is_just_being_started_does_not_count_as_off(cloud, pair, 
     assert (state.status, state.task_state) == ("SHUTOFF", "powering-on")
     assert not state.off
     assert not stop(cloud, pair.a, 0.2).proven
+
+
+def test_a_start_between_the_look_and_the_proof_is_seen(cloud, pair, emulator, monkeypatch):
+    """It is seen off, and a person starts it before its list of actions is read."""
+    stop(cloud, pair.a, 10)
+    read, starts = servers._actions, ["once"]
+
+    def started_first(*given):
+        if starts:
+            starts.pop()
+            nova_of(cloud).start_server(pair.a)
+        return read(*given)
+
+    monkeypatch.setattr(servers, "_actions", started_first)
+    assert off_proof(cloud, pair.a, server_state(cloud, pair.a)) is None
+    assert stop(cloud, pair.a, 10).proven
+    assert server_state(cloud, pair.a).off
+
+
+def test_a_server_that_went_off_by_itself_after_a_start_is_off(cloud, pair, emulator):
+    stop(cloud, pair.a, 10)
+    nova_of(cloud).start_server(pair.a)
+    until(lambda: server_state(cloud, pair.a).status == "ACTIVE")
+    emulator.fault("host", emulator.guests()[pair.a]["host"], "power_off")
+    emulator.fault("host", emulator.guests()[pair.a]["host"], "revive")
+    assert stop(cloud, pair.a, 10).proven
 
 
 def test_a_server_that_no_host_ever_had_is_off(cloud, pair, emulator):

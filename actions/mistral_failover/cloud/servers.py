@@ -321,7 +321,9 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         if not seen.exists or seen.status in _GONE:
             return ProbeResult("gone", done=True, result=_deletion(cloud, server_id, "stop"))
         if seen.off:
-            return ProbeResult(str(seen), done=True, result=off_proof(cloud, server_id, seen))
+            if (proof := off_proof(cloud, server_id, seen)) is None:
+                return ProbeResult(f"it is {seen}, and is being started")
+            return ProbeResult(str(seen), done=True, result=proof)
         if seen.never_ran:
             words = f"Nova shows that server {server_id} never ran, and that no host has it."
             return ProbeResult(str(seen), done=True, result=Evidence(True, "stop", words))
@@ -461,16 +463,24 @@ def _began(action: Mapping[str, Any]) -> float:
     return datetime.fromisoformat(str(action["start_time"])).replace(tzinfo=UTC).timestamp()
 
 
-def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence:
-    """Return whether the guest of a server that was ``seen`` off is proven to be off.
+def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence | None:
+    """Return whether the guest of a server that was ``seen`` off is proven to be off; None if Nova
+    was asked to start it since then.
 
     It is not if an evacuation may have left a guest behind, or if the project may not see that.
 
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
     """
     # Read after the state: Nova records an evacuation before it changes the server.
-    if elsewhere := may_be_elsewhere(cloud, server_id):
+    actions = _actions(cloud, server_id)
+    elsewhere = _HIDDEN if actions is None else _left_behind(cloud, server_id, actions)
+    if elsewhere:
         return Evidence(False, "stop", f"Server {server_id} is {seen.status}, but {elsewhere}.")
+    # Nova records a task before its action. So if the latest action may start a server, and is an
+    # old one, a second look shows the server as it was.
+    latest = next((each["action"] for each in actions or () if each["action"] not in _BESIDE), None)
+    if latest not in (None, *_NO_START) and not server_state(cloud, server_id).off:
+        return None
     words = f"Nova's compute service reports server {server_id} {seen.status}."
     return Evidence(True, "stop", words)
 

@@ -251,7 +251,7 @@ def _off(cloud: Cloud, server_id: str) -> str | None:
     if not state.off:
         return None
     evidence = off_proof(cloud, server_id, state)
-    return evidence.observed.rstrip(".") if evidence.proven else None
+    return evidence.observed.rstrip(".") if evidence is not None and evidence.proven else None
 
 
 def _ways(*needed: Need) -> str:
