@@ -424,6 +424,20 @@ def detach_torn(make: Callable[..., Walk]) -> Walk:
     return moved
 
 
+def copies_left(make: Callable[..., Walk]) -> Walk:
+    """Cinder refuses to delete the copies of a rehearsal."""
+    walk = make()
+    walk.deployment.cloud.api_fault("volume_delete", times=1000, status=400)
+    walk.deployment.failover("rehearse", walk.group)
+    return walk
+
+
+def copies_deleted(walk: Walk) -> None:
+    (shown,) = (each for each in walk.needs() if each.code == "CLEAN_UP")
+    walk.deployment.cloud.clear_api_faults()
+    assert walk.types(shown.command(walk.group)) == 0
+
+
 def floating_elsewhere(make: Callable[..., Walk]) -> Walk:
     """Another port has the floating IP, and a move must take it from there."""
     walk = with_addresses(make)
@@ -989,6 +1003,7 @@ PLAYS = {
     "volume in error": Play("SET_VOLUME", partial(volume_in, state="error"), ("BLOCKED", "DOWN")),
     "volume stuck": Play("MARK_VOLUME", volume_stuck, ("BLOCKED", "DOWN")),
     "attachment unknown": Play("DELETE_ATTACHMENT", attachment_unknown, ("BLOCKED", "DOWN")),
+    "copies left": Play("CLEAN_UP", copies_left, SERVING, copies_deleted),
     "detach torn": Play("REFRESH_ATTACHMENT", detach_torn, ("BLOCKED", "DOWN")),
     "server in error": Play("STOP_SERVER", server_in_error, ("BLOCKED", "DOWN")),
     "healthy server in error": Play("RESET_SERVER", server_in_error, ("BLOCKED", "DOWN"), reset),

@@ -205,6 +205,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "restarts": [],
         "rehearsal": {
             "running": False,
+            "failure": None,
             "at": None,
             "status": None,
             "reason": "",

@@ -280,6 +280,8 @@ def rehearsed(status: StatusReport) -> str:
     there are several, or if one is left out so far."""
     last, now = status["rehearsal"], status["now"]
     running = "a rehearsal is running" if last["running"] else ""
+    if stopped := last["failure"]:
+        running = f"its cleanup stopped: {stopped['what']} [{stopped['code']}]"
     several = len(status["roles"]) > 1
     each = [_rehearsed_member(row, now, several) for row in last["members"]]
     left_out = any(row["at"] is None or row["passed_over"] for row in last["members"])

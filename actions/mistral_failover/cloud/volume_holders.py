@@ -250,8 +250,8 @@ def _off(cloud: Cloud, server_id: str) -> str | None:
         return evidence.observed if evidence.proven else None
     if not state.off:
         return None
-    evidence = off_proof(cloud, server_id, state)
-    return evidence.observed.rstrip(".") if evidence is not None and evidence.proven else None
+    proof = off_proof(cloud, server_id, state)
+    return proof.observed.rstrip(".") if proof is not None and proof.proven else None
 
 
 def _ways(*needed: Need) -> str:
@@ -304,7 +304,14 @@ def host_down(
 
 
 def target_down(
-    what: str, server_id: str, why: str, evidence: str, *, host: str | None, held: bool
+    what: str,
+    server_id: str,
+    why: str,
+    evidence: str,
+    *,
+    host: str | None,
+    held: bool,
+    needs: tuple[Need, ...] = (),
 ) -> CloudError:
     """The server that is to get a volume or port can take nothing now; another server may.
 
@@ -312,6 +319,7 @@ def target_down(
     ``gone`` (it does not exist, and never will again), ``agent`` (it is silent), ``requests`` (its
     compute service took none), or as of :func:`target_refused`.
     ``held``: Cinder or Nova has an attachment of it to the server, so it may still arrive there.
+    ``needs``: what a person does so that this server can take it.
     """
     where = f"server {server_id}" + (f" on host {host}" if host else "")
     error = CloudError(
@@ -323,6 +331,7 @@ def target_down(
         service=where,
         detail=why,
         unknown=True,
+        needs=needs,
     )
     error.target = {"server": server_id, "why": why, "evidence": evidence, "held": held}
     return error

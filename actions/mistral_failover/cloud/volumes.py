@@ -592,7 +592,13 @@ class Attach(VolumeMove):
         }
         if held or self.repeats.open:
             raise volume_holders.target_down(
-                self.what, self.server_id, why, evidence, host=server.host, held=held
+                self.what,
+                self.server_id,
+                why,
+                evidence,
+                host=server.host,
+                held=held,
+                needs=server.needs if evidence == "server" else (),
             )
 
     def _post(self, state: str, server: Callable[[], ServerState] | None) -> ProbeResult:

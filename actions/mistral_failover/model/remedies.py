@@ -432,6 +432,14 @@ _ALL = (
         "the failover continues",
     ),
     Remedy(
+        "CLEAN_UP",
+        "the cleanup of a rehearsal stopped at something",
+        "failover sweep {group}",
+        "nothing of the rehearsal is left",
+        when=_CORRECTED,
+        note="continues the cleanup of the rehearsal",
+    ),
+    Remedy(
         "WATCH",
         "a failover is in progress",
         "failover watch {group}",

@@ -38,7 +38,18 @@ def in_service(status: GroupReport) -> bool:
 
 def needs(status: StatusReport) -> list[Need]:
     """Return the remedies that a group needs, in the order in which they are carried out."""
-    return list(dict.fromkeys(_needs(status)))
+    found = list(dict.fromkeys(_needs(status)))
+    if status["status"] == "COMPLETE":
+        return [*found, *_of_rehearsal(status)]
+    if status["failure"] and status["failure"]["code"] == "COPIES_LEFT":
+        return [*_of_rehearsal(status), *found]
+    return found  # first the group: a standby that is stopped for a copy cannot take over
+
+
+def _of_rehearsal(status: StatusReport) -> list[Need]:
+    """Return what a rehearsal needs that could not be cleaned up."""
+    failure = status["rehearsal"]["failure"]
+    return [*read(failure["needs"]), need("CLEAN_UP")] if failure else []
 
 
 def _needs(status: StatusReport) -> Iterable[Need]:

@@ -261,14 +261,16 @@ class RehearsedMember(TypedDict):
 
 
 class RehearsalState(TypedDict):
-    """The rehearsals of a group. ``running``: one is under way, or its cleanup is. The others are
-    of the last one that passed or failed: ``at``, when it began; ``on``, the members that took
-    roles; ``to_service``, the seconds that a failover would take by it. ``members``: the last one
-    of each role on each member that does not hold it; those without any only if each member is
-    rehearsed in turn. ``schedule``: when they begin by themselves, in words; ``missed_since``: when
-    one should have begun that has not."""
+    """The rehearsals of a group. ``running``: one is under way, or its cleanup is. ``failure``: the
+    step at which the cleanup stopped, None if it did not. The others are of the last one that
+    passed or failed: ``at``, when it began; ``on``, the members that took roles; ``to_service``,
+    the seconds that a failover would take by it. ``members``: the last one of each role on each
+    member that does not hold it; those without any only if each member is rehearsed in turn.
+    ``schedule``: when they begin by themselves, in words; ``missed_since``: when one should have
+    begun that has not."""
 
     running: bool
+    failure: FailedStep | None
     at: float | None
     status: str | None
     reason: str

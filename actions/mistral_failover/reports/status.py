@@ -85,6 +85,7 @@ from mistral_failover.store import (
 )
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.incidents import Incident
+from mistral_failover.store.rehearsals import RehearsalRow
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalStep, overview
 
@@ -95,6 +96,7 @@ ASK = 3.0
 """Seconds that all agents together may take to answer."""
 _INCIDENTS_SHOWN = 10
 _BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
+_STOPPED = (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
 _LOOK = 0.1  # seconds between two looks for a new row
 _WORDS = 500  # characters of a workflow's own text in a sentence
 
@@ -154,7 +156,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             ],
             "unstarted": [_reported(each) for each in unstarted],
             "restarts": _restarts(tx, snapshot.state.id, now),
-            "rehearsal": _rehearsal(tx, snapshot, now),
+            "rehearsal": _rehearsal(request, tx, snapshot, now),
             "defects": [],
             "agents": {},
             "now": now,
@@ -332,15 +334,20 @@ def _reported(incident: Incident) -> ReportedIncident:
     }
 
 
-def _rehearsal(tx: ProjectTransaction, snapshot: GroupSnapshot, now: float) -> RehearsalState:
+def _rehearsal(
+    request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot, now: float
+) -> RehearsalState:
     group_id, schedule = snapshot.state.id, snapshot.group.rehearsal.schedule
     row = rehearsals.last_result(tx, group_id)
     began_at = row["began_at"] if row else None
     missed = None
     if schedule is not None and began_at is not None:
         missed = schedule.missed_since(now, began_at)
+    left = rehearsals.unfinished(tx, group_id)
+    stopped = (_stopped_cleanup(request, tx, each) for each in left if each["ended_at"])
     return {
-        "running": bool(rehearsals.unfinished(tx, group_id)),
+        "running": bool(left),
+        "failure": next((each for each in stopped if each is not None), None),
         "at": began_at,
         "status": row["outcome"] if row else None,
         "reason": row["reason"] if row else "",
@@ -350,6 +357,17 @@ def _rehearsal(tx: ProjectTransaction, snapshot: GroupSnapshot, now: float) -> R
         "schedule": schedule.words if schedule else None,
         "missed_since": missed,
     }
+
+
+def _stopped_cleanup(
+    request: Request, tx: ProjectTransaction, row: RehearsalRow
+) -> FailedStep | None:
+    """Return the step at which the cleanup of a rehearsal stopped; None if it did not."""
+    own = groups.get(tx, row["id"])
+    traversal = tx.traversal(own.current_traversal) if own and own.current_traversal else None
+    if own is None or traversal is None or traversal.status not in _STOPPED:
+        return None
+    return failed_step(tx, request.runtime.definitions.group(tx, own), traversal.id)
 
 
 def _rehearsed_members(
@@ -651,7 +669,7 @@ def _failure(
 ) -> FailedStep | None:
     """Return the step whose failure is the reason of a traversal's status. None if no operation
     failed."""
-    if traversal["status"] not in (TraversalStatus.FAILED, TraversalStatus.BLOCKED):
+    if traversal["status"] not in _STOPPED:
         return None
     return failed_step(tx, snapshot.group, traversal["id"])
 
