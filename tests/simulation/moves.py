@@ -8,17 +8,17 @@ the others alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from mistral_failover.actions import orders
+from mistral_failover.actions import groups, orders, suspensions
 from mistral_failover.lab.emulator import faults
 from mistral_failover.runtime import process as product_process
 from simulation.oracle import Oracle
 from simulation.scheduler import Process
 from simulation.wire import Kind, Trouble
-from simulation.world import GROUP, MEMBERS, Executor, Project, World
+from simulation.world import DOCUMENT, GROUP, MEMBERS, Executor, Project, World
 
 Make = Callable[["Play", Random], None]
 MOVES: dict[str, tuple[Make, int]] = {}
@@ -39,6 +39,8 @@ class Play:
     """When the world heals, at the earliest."""
     sweeps_at: float = 0.0
     """When Mistral's cron trigger runs again."""
+    kept_off: set[str] = field(default_factory=set)
+    """The hosts that a person keeps off, by their names: they do not come back by themselves."""
 
     def executor(self, random: Random) -> Executor | None:
         """Return an executor that Mistral gives work; None if there is none."""
@@ -72,6 +74,15 @@ class Play:
 
         scheduler.spawn(scheduler.world, find_and_work, name)
 
+    def order(self, random: Random, action: Any, words: str = "") -> None:
+        """Have an executor carry out an operator's order."""
+        said = words or f"{type(action).__name__} {getattr(action, 'to', None) or ''}".strip()
+        self.on_executor(random, "order", lambda each: self.world.order(each, action, said))
+
+    def alarm(self, random: Random, member: str, *, over: bool = False) -> None:
+        """Have an executor take an alarm about a member; ``over``: that it has ended."""
+        self.on_executor(random, "alarm", lambda each: self.world.alarm(each, member, over=over))
+
 
 def _move(weight: int) -> Callable[[Make], Make]:
     def register(make: Make) -> Make:
@@ -88,8 +99,7 @@ def _move(weight: int) -> Callable[[Make], Make]:
 def killed(play: Play, random: Random) -> None:
     """An executor dies wherever it is; another one begins."""
     if (executor := play.executor(random)) is not None:
-        _replace(play, executor, random.uniform(0.0, 10.0))
-        play.world.scheduler.kill(executor.process)
+        _dies(play, executor, random.uniform(0.0, 10.0))
 
 
 @_move(4)
@@ -112,6 +122,11 @@ def stopped(play: Play, random: Random) -> None:
         scheduler.kill(executor.process)
 
     executor.begin("stop", stop)
+
+
+def _dies(play: Play, executor: Executor, seconds: float) -> None:
+    _replace(play, executor, seconds)
+    play.world.scheduler.kill(executor.process)
 
 
 def _replace(play: Play, executor: Executor, seconds: float) -> None:
@@ -142,13 +157,11 @@ def ambushed(play: Play, random: Random) -> None:
         seconds = random.choice((5.0, 29.0, 31.0, 45.0, 90.0))
 
     def strike(process: Process) -> None:
-        executor = next((each for each in world.executors if each.process is process), None)
-        if executor is None:
+        if (executor := world.executor_of(process)) is None:
             return
         world.tell(f"at {point}: {what} {seconds or ''}")
         if what == "dies":
-            _replace(play, executor, 5.0)
-            world.scheduler.kill(process)
+            _dies(play, executor, 5.0)
         elif what == "freezes":
             world.scheduler.freeze(process, seconds)
         else:
@@ -169,15 +182,13 @@ def ambushed_at_a_request(play: Play, random: Random) -> None:
     freezes, seconds = random.random() < 0.6, random.choice((40.0, 60.0, 90.0))
 
     def strike(process: Process) -> None:
-        executor = next((each for each in world.executors if each.process is process), None)
-        if executor is None:
+        if (executor := world.executor_of(process)) is None:
             return
         world.tell(f"{process.name} {'freezes before' if freezes else 'dies after'} its {request}")
         if freezes:
             world.scheduler.freeze(process, seconds)
         else:
-            _replace(play, executor, 5.0)
-            world.scheduler.kill(process)
+            _dies(play, executor, 5.0)
 
     world.ambushes[f"{request}.before" if freezes else f"{request}.after"] = strike
 
@@ -189,7 +200,7 @@ def frozen_with_an_outcome(play: Play, random: Random) -> None:
     world, seconds = play.world, random.choice((45.0, 60.0, 90.0))
 
     def strike(process: Process) -> None:
-        if any(each.process is process for each in world.executors):
+        if world.executor_of(process) is not None:
             world.tell(f"freezes for {seconds:.0f} s with an outcome")
             world.scheduler.freeze(process, seconds)
 
@@ -289,36 +300,27 @@ def late_and_overtaken(play: Play, random: Random) -> None:
     after = random.uniform(0.5, 10.0)
 
     def meanwhile(process: Process, asked: str) -> None:
-        if not any(each.process is process for each in world.executors):
+        if (executor := world.executor_of(process)) is None:
             return
         if wants:
             servers = world.mine.servers.items()
             names = [member for member, server in servers if server in asked]
             to = names[0] if asked.startswith("DELETE") and names else random.choice(MEMBERS)
             overtaken = orders.Begin(GROUP, to=to, because="an operator wants something else")
-            play.later(after, lambda: _order(play, random, overtaken))
+            play.later(after, lambda: play.order(random, overtaken))
         if dies:
-            play.later(random.uniform(0.0, 2.0), lambda: _dies(play, process))
+            play.later(random.uniform(0.0, 2.0), lambda: dies_now(executor))
+
+    def dies_now(executor: Executor) -> None:
+        if executor in world.executors:
+            world.tell(f"{executor.process.name} dies")
+            _dies(play, executor, 5.0)
 
     until, seconds = world.scheduler.now + LASTS, random.choice((5.0, 35.0, 40.0, 45.0, 48.0))
     world.wire.troubles.append(Trouble(Kind.LATE, None, of, 1, until, seconds, meanwhile))
     elsewhere = [each for each in MEMBERS if each not in world.mine.serving()]
     to = random.choice(elsewhere or MEMBERS)
-    _order(play, random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
-
-
-def _order(play: Play, random: Random, action: Any) -> None:
-    words = f"{type(action).__name__} {getattr(action, 'to', None) or ''}".strip()
-    play.on_executor(random, "order", lambda each: play.world.order(each, action, words))
-
-
-def _dies(play: Play, process: Process) -> None:
-    for executor in play.world.executors:
-        if executor.process is process:
-            _replace(play, executor, 5.0)
-            play.world.tell(f"{process.name} dies")
-            play.world.scheduler.kill(process)
-            return
+    play.order(random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
 
 
 @_move(3)
@@ -387,11 +389,81 @@ def lost_in_mid_move(play: Play, random: Random) -> None:
 
     def fails() -> None:
         _strike(play, member, fault)
-        play.on_executor(random, "alarm", lambda each: world.alarm(each, member))
+        play.alarm(random, member)
 
     world.ambushes[point] = lambda _process: play.later(seconds, fails)
     to = random.choice([each for each in MEMBERS if each != member])
-    _order(play, random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
+    play.order(random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
+
+
+@_move(4)
+def confirmed_and_lost_again(play: Play, random: Random) -> None:
+    """A member is lost, a person switches its host off and confirms that; it recovers, serves
+    again, and its host falls silent while its guest runs on."""
+    world, serving = play.world, play.world.mine.serving()
+    if not serving:
+        return
+    member, now = serving[0], world.scheduler.now
+    play.heals_at = max(play.heals_at, now + 200.0)
+
+    def story() -> None:
+        if (host := _strike_host(play, member, "power_off")) is None:
+            return
+        play.kept_off.add(host)
+        lost = orders.Begin(GROUP, lost=[member], because="its host is off")
+        play.order(random, lost)
+        world.scheduler.sleep(random.uniform(1.0, 5.0))
+        confirm = orders.ConfirmFenced(GROUP, member, "I switched it off")
+        play.order(random, confirm, "confirm")
+        for _ in range(100):  # it stays off until another member serves
+            world.scheduler.sleep(1.0)
+            if set(world.mine.serving()) - {member}:
+                break
+        play.kept_off.discard(host)
+        revive_host(play, host)
+        world.scheduler.sleep(10.0)
+        _act(play, member, "start")  # its fence may have stopped it
+        world.scheduler.sleep(20.0)  # until its agent is heard
+        back = orders.Begin(GROUP, to=member, lost=[], recovered=[member], because="it is back")
+        play.order(random, back)
+        for _ in range(60):
+            world.scheduler.sleep(1.0)
+            if member in world.mine.serving():
+                _strike_host(play, member, "compute_down")
+                play.alarm(random, member)
+                return
+
+    play.later(0.0, story)
+
+
+@_move(4)
+def started_at_its_stop(play: Play, random: Random) -> None:
+    """An alarm about what serves; a person starts the server as soon as its fence stopped it."""
+    world, serving = play.world, play.world.mine.serving()
+    if not serving:
+        return
+    server = world.mine.servers[serving[0]]
+
+    def starts() -> None:
+        for _ in range(500):
+            found = world.emulation.state.servers.get(server)
+            if found is None or found.status == "SHUTOFF":
+                _act(play, serving[0], "start")
+                return
+            world.scheduler.sleep(0.01)
+
+    world.ambushes["stop.after"] = lambda _process: play.later(0.0, starts)
+    play.alarm(random, serving[0])
+
+
+@_move(4)
+def detach_torn(play: Play, random: Random) -> None:
+    """A compute service dies at the end of a planned detach: Cinder has let the volume go, and Nova
+    has not."""
+    faults.inject(play.world.emulation, {"operation": "detach", "fault": "torn", "times": 1})
+    elsewhere = [each for each in MEMBERS if each not in play.world.mine.serving()]
+    to = random.choice(elsewhere or MEMBERS)
+    play.order(random, orders.Switchover(GROUP, to=to, because="an operator wants it"))
 
 
 @_move(4)
@@ -425,9 +497,10 @@ def _strike_host(play: Play, member: str, fault: str) -> str | None:
 
 
 def revive_host(play: Play, host: str) -> None:
-    """A host comes back."""
-    play.world.tell("a host comes back")
-    play.world.strike(faults.strike_host, host, "revive")
+    """A host comes back, unless a person keeps it off."""
+    if host not in play.kept_off:
+        play.world.tell("a host comes back")
+        play.world.strike(faults.strike_host, host, "revive")
 
 
 def _member(play: Play, random: Random) -> str:
@@ -458,7 +531,7 @@ def _alarms(play: Play, random: Random, member: str) -> None:
         seconds = random.uniform(0.5, 30.0)
         play.later(
             seconds,
-            lambda: play.on_executor(random, "alarm", lambda each: play.world.alarm(each, member)),
+            lambda: play.alarm(random, member),
         )
 
 
@@ -489,7 +562,39 @@ def left_alone(play: Play, random: Random) -> None:
 def false_alarm(play: Play, random: Random) -> None:
     """An alarm about a member that may be well."""
     member = random.choice(MEMBERS)
-    play.on_executor(random, "alarm", lambda each: play.world.alarm(each, member))
+    play.alarm(random, member)
+
+
+@_move(5)
+def alarm_ends(play: Play, random: Random) -> None:
+    """The end of an alarm is reported, though it may never have begun here."""
+    play.alarm(random, random.choice(MEMBERS), over=True)
+
+
+@_move(4)
+def suspended(play: Play, random: Random) -> None:
+    """An operator holds the group's alarms, and lets them count again, or forgets it."""
+    held: Any = random.choice(
+        (
+            suspensions.Pause(GROUP, "a person works there"),
+            suspensions.Maintenance(GROUP, "work is planned", minutes=random.choice((1, 5))),
+        )
+    )
+    play.order(random, held)
+    if random.random() < 0.7:
+        resumed = suspensions.Resume(GROUP, "the work is done")
+        play.later(random.uniform(5.0, 60.0), lambda: play.order(random, resumed))
+
+
+@_move(4)
+def redefined(play: Play, random: Random) -> None:
+    """The group gets another definition, which is brought into force now or by the next goal."""
+    ladder = random.choice((["quiesce", "stop", "confirm"], ["stop", "confirm"]))
+    play.oracle.agents_prove |= "quiesce" in ladder
+    play.order(random, groups.Define({**DOCUMENT, "fence": ladder}), f"fence by {ladder}")
+    if random.random() < 0.7:
+        begin = orders.Begin(GROUP, lost=[], definition="defined", because="as it is defined")
+        play.later(random.uniform(0.5, 5.0), lambda: play.order(random, begin))
 
 
 @_move(9)
@@ -503,7 +608,7 @@ def ordered(play: Play, random: Random) -> None:
             orders.Rollback(GROUP, because="an operator wants it"),
         )
     )
-    _order(play, random, action)
+    play.order(random, action)
 
 
 @_move(7)
@@ -572,8 +677,7 @@ def deleted_out_of_reach(play: Play, random: Random) -> None:
     member, silent = serving[0], random.uniform(60.0, 90.0)  # until Nova sees it
     play.heals_at = world.scheduler.now + silent + 60.0
     play.later(silent, lambda: _act(play, member, "delete"))
-    tells = lambda each: world.alarm(each, member)  # noqa: E731
-    play.later(silent + 5.0, lambda: play.on_executor(random, "alarm", tells))
+    play.later(silent + 5.0, lambda: play.alarm(random, member))
 
 
 @_move(3)
@@ -596,6 +700,7 @@ def heal(play: Play) -> None:
     world.tell("the world heals")
     world.wire.troubles.clear()
     world.ambushes.clear()
+    play.kept_off.clear()
     world.delivered_twice = 0
     world.store.away.clear()
     world.store.unanswered.clear()

@@ -246,6 +246,48 @@ MUTANTS = (
         'the guest may be running."\n    )\n    return Evidence(False, rung, words)',
         'the guest may be running."\n    )\n    return Evidence(True, rung, words)',
     ),
+    _one(
+        "confirmed-for-ever",
+        "an operator's confirmation also proves the next fence of a member",
+        "store.groups",
+        "because if confirmed_epoch == epoch else None",
+        "because",
+    ),
+    _one(
+        "rollback-forgets",
+        "a rollback forgets who is lost",
+        "model.goal",
+        'lost = sorted(set(present.document["lost"]).difference(recovered))',
+        "lost: list[str] = []",
+    ),
+    _one(
+        "dismissed-unheard",
+        "a sweep dismisses a held alarm without evidence",
+        "alarms.storm",
+        " is ServerCondition.RUNNING and known.heard_since(age - SETTLED)",
+        " is not None",
+    ),
+    _one(
+        "end-fences",
+        "the end of an alarm counts as an alarm",
+        "alarms.aodh",
+        'firing=current == "alarm" and (bool(alarm_id) or not repeat),',
+        "firing=True,",
+    ),
+    _one(
+        "starting-is-off",
+        "a server that is about to start counts as off",
+        "cloud.servers",
+        '("SHUTOFF", "SHELVED_OFFLOADED")\n            and self.task_state is None\n',
+        '("SHUTOFF", "SHELVED_OFFLOADED")\n',
+    ),
+    _one(
+        "cinder-alone",
+        "Cinder alone is believed of a detach",
+        "cloud.volumes",
+        "            if self._seen and not self.is_listed():",
+        "            if self._seen:",
+    ),
 )
 BY_NAME = {each.name: each for each in MUTANTS}
 

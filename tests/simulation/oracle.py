@@ -5,6 +5,7 @@ ledgers. Of the engine it reads only what it tells a person: status.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,9 @@ from simulation.scheduler import BEGIN
 from simulation.world import SWEEP_EVERY, Project, World
 
 _TOLD = """select j.id, j.at, g.project_id, g.id, j.kind, j.sentence, j.traversal_id,
-    j.resource_id from failover_journal j join failover_groups g on g.id = j.group_id
+    j.resource_id, i.fact, i.last_at
+    from failover_journal j join failover_groups g on g.id = j.group_id
+    left join failover_incidents i on i.id = j.incident_id
     where j.id > ? order by j.id"""
 _BEGUN = re.compile(r"(Start|Stop) \S+ on (\S+): (started|continued)")
 _RELEASED = re.compile(r"(Detach|Stop) \S+ (?:from|on) (\S+): done")
@@ -28,6 +31,12 @@ _LEASE = 60.0
 """Seconds: more than a lease. Who could renew it for so long is no dead owner."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
+_LOOKED = re.compile(r"GET /compute/\S+/servers/([0-9a-f-]{36})$")
+_AT_ONCE = 1.0
+"""Seconds between a look that proves something and the record of it, if nothing comes between."""
+
+NEIGHBOUR = 3
+"""Of so many sweeps and looks of a person one is of the neighbour, too."""
 TWO_LOOKS = fresh_for(60.0) + SWEEP_EVERY
 """Seconds for which status may say SERVING of what does not serve: two looks at a group at rest,
 which sweeps make."""
@@ -41,6 +50,8 @@ class Oracle:
     broken: list[str] = field(default_factory=list)
     forgiven: set[str] = field(default_factory=set)
     """Rules that a person broke by hand, such as one who deletes a server that writes."""
+    agents_prove: bool = False
+    """Whether an agent's word that all has stopped may be a proof: the guest runs on then."""
     _read: int = 0
     _holds: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _writes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -58,6 +69,11 @@ class Oracle:
     _sent: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     _project_of: dict[str, str] = field(default_factory=dict)
     _ran: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _silent_since: dict[str, float] = field(default_factory=dict)
+    _quieting: set[str] = field(default_factory=set)
+    _looked: dict[str, float] = field(default_factory=dict)
+    _begun: dict[str, float] = field(default_factory=dict)
+    _lost: dict[str, tuple[float, dict[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         defects.recorders.add(self)
@@ -123,10 +139,15 @@ class Oracle:
             self._crashed.update(servers)
         elif what == "revive":
             self._crashed.difference_update(servers)
+        for each in servers:
+            if what in ("power_off", "crash", "hang"):
+                self._silent_since.setdefault(each, event["t"])
+            elif what in ("thaw", "revive"):
+                self._silent_since.pop(each, None)
 
     def _judge(self, at: float, *row: Any) -> None:
         """Judge what the journal tells people by what the ledgers had until then."""
-        project, group, kind, sentence, traversal, resource = row
+        project, group, kind, sentence, traversal, resource, fact, last_at = row
         own = self.world.neighbour if project == self.world.neighbour.id else self.world.mine
         self.told(own, sentence)
         wrong = None
@@ -137,8 +158,11 @@ class Oracle:
             wrong = "live owner" if self.world.able(host, at - _LEASE) else None
         elif kind == "started":
             self._open.add(resource)
-            if _FENCING.match(sentence):
+            if fenced := _FENCING.match(sentence):
                 self._fencing[resource] = traversal
+                self._quieting.add(own.servers[fenced[1]])
+                if (own.id, fenced[1]) not in self.world.blamed:
+                    wrong = "without a reason, of a member that no report calls lost"
             elif _COMES.match(sentence) and traversal in self._fencing.values():
                 wrong = "too early, before the proof of a fence"
             if traversal != self._goals[group][-1]:
@@ -149,20 +173,38 @@ class Oracle:
                     self._sent.pop(key, None)
                 self._steps[key] = traversal
         elif kind == "done":
-            wrong = "done again" if resource not in self._open else self._untrue(own, sentence)
+            wrong = "done again" if resource not in self._open else self._untrue(own, sentence, at)
             self._open.discard(resource)
             self._fencing.pop(resource, None)
+        elif kind == "dismissed" and "by a sweep" in sentence:
+            wrong = self._unheard(own, json.loads(fact)["lost"], last_at)
         if "[NOT_FOUND]" in sentence and "stack" in sentence:
             wrong = "a stranger was believed, because the stack is there"
         if wrong and wrong not in self.forgiven:
             self.breaks(f"{at - BEGIN:.1f}: {wrong}: {sentence}")
 
-    def _untrue(self, own: Project, sentence: str) -> str | None:
+    def _unheard(self, own: Project, members: list[str], since: float) -> str | None:
+        """Return why an alarm cannot have been dismissed by what was heard of its members since it
+        was last delivered; None if it may be."""
+        silent = [self._silent_since.get(own.servers[each]) for each in members]
+        if any(at is not None and at <= since for at in silent):
+            return "dismissed, though its member has been silent since before the alarm"
+        return None
+
+    def _untrue(self, own: Project, sentence: str, at: float) -> str | None:
         """Return why what the journal says is done is not so; None if it may be."""
         if fenced := _FENCED.match(sentence):
             server = own.servers[fenced[1]]
             self._fenced[server] = self._epochs.get(server, 0)
-            return "proof: its guest runs" if server in self._runs - self._crashed else None
+            self._quieting.discard(server)
+            if server in self._runs - self._crashed:
+                if not self.agents_prove:
+                    return "proof: its guest runs"
+                return "proof: it writes" if server in self._writes[own.id] else None
+            started, looked = self.world.started.get(server, 0.0), self._looked.get(server, 0.0)
+            if self._begun.get(server, 0.0) < started < looked and at - looked < _AT_ONCE:
+                return "proof: it is about to start"
+            return None
         if released := _RELEASED.match(sentence):
             server = own.servers[released[2]]
             if released[1] == "Detach":
@@ -174,6 +216,8 @@ class Oracle:
 
     def _broken_by(self, event: Mapping[str, Any]) -> Iterator[str]:
         kind = event["kind"]
+        if looked := kind == "request" and _LOOKED.match(f"{event['method']} {event['path']}"):
+            self._looked[looked[1]] = event["arrived"]
         if kind == "request" and event["project_id"] is not None:
             if strange := self._strange(event["project_id"], event["path"]):
                 yield f"crossing: {event['method']} by another project than that of {strange}"
@@ -199,14 +243,19 @@ class Oracle:
         elif kind == "guest_started":
             self._runs.add(event["server"])
             self._crashed.discard(event["server"])
+            self._silent_since.pop(event["server"], None)
+            self._begun[event["server"]] = event["t"]
         elif kind in ("server_stopped", "guest_destroyed"):
             self._runs.discard(event["server"])
+            self._silent_since.setdefault(event["server"], event["t"])
         elif kind == "transition_started" and event["name"] == "patch":
             self._updated[event["operation"]] = self._project_of[event["stack"]]
         elif kind == "transition_finished":
             self._updated.pop(event["operation"], None)
         elif kind == "fault":
             self._faulty(event)
+        elif kind == "command_started" and event["server"] in self._quieting:
+            pass  # a fence has the agent stop everything, in the member's new epoch
         elif kind == "command_started":
             server, epoch = event["server"], event["epoch"]
             self._epochs[server] = max(epoch, self._epochs.get(server, 0))
@@ -223,13 +272,22 @@ class Oracle:
         elif kind == "command_died":
             self._ran[event["id"]] -= 1
 
-    def said(self, project: Project, status: Mapping[str, Any]) -> None:
-        """Compare what status told a person with the truth."""
+    def said(self, project: Project, status: Mapping[str, Any], asked_at: float) -> None:
+        """Compare what status told a person with the truth, and with what it told before."""
+        told_at, before = self._lost.get(project.id, (0.0, {}))
+        if asked_at >= told_at:
+            lost = {each: project.servers[each] for each in status["lost"]}
+            self._lost[project.id] = self.world.scheduler.now, lost
+            for member in before.keys() - lost.keys():
+                recovered = (project.id, member) in self.world.recovered
+                if not recovered and project.servers[member] == before[member]:
+                    self.breaks(f"forgotten: {member} was lost, and no order says that it is well")
+                self.world.recovered.discard((project.id, member))
         since = self._down_since.get(project.id)
         if status["service"]["status"] != "SERVING" or since is None:
             return
         down = self.world.scheduler.now - since
-        if down > TWO_LOOKS:
+        if down > (TWO_LOOKS if project is self.world.mine else NEIGHBOUR * TWO_LOOKS):
             self.breaks(f"SERVING was said although nothing had served for {down:.0f} s")
 
     def left(self) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from mistral_failover.actions import orders, recovery
+from mistral_failover.actions import alarms, orders, recovery, suspensions
 from mistral_failover.lab.emulator import faults, guests
 from mistral_failover.model.remedies import Need
 from mistral_failover.reports import advice
@@ -44,14 +44,10 @@ def follow(show: Play, status: Mapping[str, Any], random: Random, *, otherwise: 
     return tried
 
 
-def _order(show: Play, random: Random, action: Any, words: str) -> None:
-    show.on_executor(random, "order", lambda each: show.world.order(each, action, words))
-
-
 def _start(show: Play, need: Need, random: Random) -> None:
     lost, recovered = list(need.value("lost")), list(need.value("recovered"))
     begin = orders.Begin(GROUP, lost=lost or None, recovered=recovered, because=_WHY)
-    _order(show, random, begin, f"start {need.fields}")
+    show.order(random, begin, f"start {need.fields}")
 
 
 def _recover(show: Play, need: Need, random: Random) -> None:
@@ -60,13 +56,13 @@ def _recover(show: Play, need: Need, random: Random) -> None:
     guest = show.world.emulation.state.guests.get(show.world.mine.servers[member])
     if guest is not None and guests.answers(show.world.emulation, guest):
         begin = orders.Begin(GROUP, lost=[], recovered=[member], because=_WHY)
-        _order(show, random, begin, f"recover {member}")
+        show.order(random, begin, f"recover {member}")
 
 
 def _replace(show: Play, need: Need, random: Random) -> None:
     (member,) = need.value("member")
     action = orders.ReplaceMember(GROUP, member=member, because=_WHY)
-    _order(show, random, action, f"replace {member}")
+    show.order(random, action, f"replace {member}")
 
 
 def _confirm(show: Play, need: Need, random: Random) -> None:
@@ -77,8 +73,36 @@ def _confirm(show: Play, need: Need, random: Random) -> None:
     if guest is not None:
         host = guest.host
         world.strike(faults.strike_host, host, "power_off")
-        show.later(400.0, lambda: moves.revive_host(show, host))
-    _order(show, random, orders.ConfirmFenced(GROUP, member, "I switched it off"), "confirm")
+        show.kept_off.add(host)
+        show.later(400.0, lambda: _switch_on(show, host))
+    show.order(random, orders.ConfirmFenced(GROUP, member, "I switched it off"), "confirm")
+
+
+def _switch_on(show: Play, host: str) -> None:
+    show.kept_off.discard(host)
+    moves.revive_host(show, host)
+
+
+def _refresh(show: Play, need: Need, _random: Random) -> None:
+    (server,), (volume,) = need.value("server"), need.value("volume")
+    body = {"server_id": server, "volume_id": volume}
+    moves.by_api(show, "POST", "/emulator/attachments/refresh", body)
+
+
+def _resume(show: Play, _need: Need, random: Random) -> None:
+    show.order(random, suspensions.Resume(GROUP, _WHY))
+
+
+def _decide(show: Play, _need: Need, random: Random) -> None:
+    """Admit the held alarms if nothing serves, and dismiss them otherwise."""
+    serves = len(show.world.mine.serving()) == 1
+    decide = alarms.DismissHeld if serves else alarms.AdmitHeld
+    show.order(random, decide(_WHY, group=GROUP))
+
+
+def _apply(show: Play, _need: Need, random: Random) -> None:
+    begin = orders.Begin(GROUP, lost=[], definition="defined", because=_WHY)
+    show.order(random, begin)
 
 
 def _sweep(show: Play, _need: Need, random: Random) -> None:
@@ -106,11 +130,16 @@ _ACTS: dict[str, _Act] = {
     **dict.fromkeys(
         ("MOVE", "MOVE_SILENT", "MOVE_TO_RECOVERED", "BRING_BACK", "FENCE_AGAIN", "START"), _start
     ),
-    **dict.fromkeys(("SWEEP", "CONTINUE", "START_AGAIN", "START_OF_ALARM"), _sweep),
+    **dict.fromkeys(("SWEEP", "CONTINUE", "START_AGAIN", "START_OF_ALARM", "CLEAN_UP"), _sweep),
     "RECOVER": _recover,
     "REPLACE": _replace,
     "CONFIRM_FENCED": _confirm,
     "DELETE_SERVER": _delete,
     "DETACH_VOLUME": _detach,
+    "REFRESH_ATTACHMENT": _refresh,
+    "RESUME": _resume,
+    "END_MAINTENANCE": _resume,
+    "DECIDE_ALARMS": _decide,
+    "APPLY": _apply,
 }
 """What a person of this world can do, by the code of the remedy."""

@@ -27,7 +27,7 @@ from mistral_failover.lab.drill import audit
 from mistral_failover.store.database import Database
 from simulation import moves, people
 from simulation.moves import LASTS, MOVES, Play
-from simulation.oracle import Oracle
+from simulation.oracle import NEIGHBOUR, Oracle
 from simulation.scheduler import BEGIN
 from simulation.world import GROUP, SWEEP_EVERY, Project, World
 
@@ -181,12 +181,14 @@ def _until(
             next_sweep += SWEEP_EVERY
             sweeps = scheduler.now >= show.sweeps_at
             if sweeps and (executor := show.executor(random)) is not None:
-                for project in (show.world.mine, show.world.neighbour):
-                    executor.of(project).begin("sweep", show.world.sweep)
+                executor.begin("sweep", show.world.sweep)
+                if round(next_sweep / SWEEP_EVERY) % NEIGHBOUR == 0:
+                    executor.of(show.world.neighbour).begin("sweep", show.world.sweep)
         if scheduler.now >= next_look:
             next_look += _LOOK
             _status(show, random)
-            _status(show, random, show.world.neighbour)
+            if round(next_look / _LOOK) % NEIGHBOUR == 0:
+                _status(show, random, show.world.neighbour)
     return next_sweep, next_look
 
 
@@ -198,10 +200,11 @@ def _status(show: Play, random: Random, project: Project | None = None) -> Mappi
     executor = executor.of(project or show.world.mine)
 
     def ask(each: Any) -> None:
+        asked_at = show.world.scheduler.now
         answer = each.run(report_actions.Status(GROUP))
         if not isinstance(answer, Result):
             show.oracle.told(each.project, json.dumps(answer, default=str))
-            show.oracle.said(each.project, answer)
+            show.oracle.said(each.project, answer, asked_at)
             found.append(answer)
 
     executor.begin("status", ask)
@@ -239,7 +242,8 @@ def _come_to_rest(show: Play) -> str:
 
 def _waits(status: Mapping[str, Any]) -> bool:
     """Return whether a group waits for a person."""
-    return status["status"] in ("BLOCKED", "FAILED") or bool(status["service"]["needs"])
+    stopped = status["status"] in ("BLOCKED", "FAILED") or status["rehearsal"]["failure"]
+    return bool(stopped or status["service"]["needs"])
 
 
 def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:

@@ -35,6 +35,11 @@ FOUND = {
     "frozen",
     70002047: "late_and_overtaken killed rehearsed ambushed late_and_overtaken left_alone "
     "ambushed_at_a_request frozen_with_an_outcome frozen guest_fails",
+    80000163: "ordered ambushed suspended confirmed_and_lost_again api_fault ambushed",
+    80000206: "false_alarm delivered_twice rehearsed left_alone commit_unanswered detach_torn "
+    "ambushed started_at_its_stop by_hand",
+    80000220: "false_alarm neighbour_moves false_alarm deleted_out_of_reach detach_torn "
+    "stranger_answers stopped rehearsed stack_by_hand",
 }
 """Plays that once broke a promise, or showed a fault of the simulation: seeds, with their moves."""
 

@@ -266,6 +266,12 @@ class World:
         """How many of the next chains Mistral also gives to another executor."""
         self.ambushes: dict[str, Callable[[Process], None]] = {}
         """What happens to the next process that reaches a fault point, by the point."""
+        self.blamed: set[tuple[str, str]] = set()
+        """The members that an alarm, an order or a look called lost: by project and name."""
+        self.recovered: set[tuple[str, str]] = set()
+        """Those that an order called recovered."""
+        self.started: dict[str, float] = {}
+        """When a person had a server started, by its id."""
         self.group_id = ""
         _separate(scheduler)
         self.join()
@@ -412,6 +418,10 @@ class World:
         if not over:
             raise AssertionError("the world was not built: " + "\n".join(self.journal[-20:]))
 
+    def executor_of(self, process: Process) -> Executor | None:
+        """Return the executor whose process it is; None if it is none any more."""
+        return next((each for each in self.executors if each.process is process), None)
+
     def able(self, host: str, since: float) -> bool:
         """Return whether a process has lived, and had the state store, since then."""
         for each in self.executors:
@@ -430,6 +440,8 @@ class World:
         client._http.mount("http://", self.wire)
         try:
             client._call(method, path, body, headers={"X-Auth-Token": client.token()})
+            if isinstance(body, Mapping) and "os-start" in body:
+                self.started[path.split("/")[-2]] = self.scheduler.now
         except (EmulatorError, OSError, ValueError) as error:
             self.tell(f"by hand: refused, {type(error).__name__}")
 
@@ -461,11 +473,24 @@ class World:
     def order(self, executor: Executor, action: Any, words: str) -> None:
         """Carry an operator's order out in the present task."""
         self.tell(f"order: {words}")
+        self._hear(executor.project, action)
         answer = executor.run(action)
         if isinstance(answer, Result):
             self.tell(f"refused: {answer.error.get('code')}")
-        elif isinstance(answer, Mapping) and answer.get("traversal"):
-            self.drive(executor, str(answer["traversal"]))
+        elif isinstance(answer, Mapping):
+            begun = [answer, *answer.get("admitted", ())]
+            for traversal in [each["traversal"] for each in begun if each.get("traversal")]:
+                self.drive(executor, str(traversal))
+
+    def _hear(self, project: Project, action: Any) -> None:
+        """Note what an order says of members. One that names no lost ones means those with a role,
+        and one to replace a member means a new server."""
+        given = vars(action)
+        lost = given.get("lost", MEMBERS if "lost" in given else ())
+        named = [given["member"]] if given.get("member") else []
+        of = project.id
+        self.blamed.update((of, each) for each in (*(MEMBERS if lost is None else lost), *named))
+        self.recovered.update((of, each) for each in (*(given.get("recovered") or ()), *named))
 
     def rehearse(self, executor: Executor) -> None:
         """Rehearse as `failover.rehearse` does."""
@@ -481,11 +506,15 @@ class World:
         words = ended.error.get("code") if isinstance(ended, Result) else ended["outcome"]["status"]
         self.tell(f"rehearsal: {words}")
 
-    def alarm(self, executor: Executor, member: str) -> None:
-        """Deliver an alarm about a member as `failover.on_alarm` does."""
+    def alarm(self, executor: Executor, member: str, *, over: bool = False) -> None:
+        """Deliver an alarm about a member as `failover.on_alarm` does; ``over``: that it ended."""
         server = executor.project.servers[member]
         body = alarming.webhook_body(self.emulation, server, "server_lost")
-        self.tell(f"alarm about {member}")
+        if over:
+            body |= {"previous": "alarm", "current": "ok"}
+        else:
+            self.blamed.add((executor.project.id, member))
+        self.tell(f"alarm about {member}{' is over' if over else ''}")
         self._admit(executor, lambda: alarm_actions.Admit(body))
 
     def _admit(self, executor: Executor, action: Callable[[], Any]) -> None:
@@ -520,6 +549,7 @@ class World:
         if heal["workflow"] == "failover.failover":
             self.order(executor, order_actions.Begin(**heal["input"]), "the policy heals")
         elif heal["workflow"] == "failover.on_event":
+            self.blamed.update((executor.project.id, each) for each in MEMBERS)
             self._admit(executor, lambda: alarm_actions.AdmitEvent(**heal["input"]))
         else:
             raise AssertionError(f"a sweep starts {heal['workflow']}")
