@@ -40,6 +40,8 @@ FOUND = {
     "ambushed started_at_its_stop by_hand",
     80000220: "false_alarm neighbour_moves false_alarm deleted_out_of_reach detach_torn "
     "stranger_answers stopped rehearsed stack_by_hand",
+    90000209: "false_alarm left_alone delivered_twice deleted_out_of_reach neighbour_moves "
+    "guest_fails",
 }
 """Plays that once broke a promise, or showed a fault of the simulation: seeds, with their moves."""
 

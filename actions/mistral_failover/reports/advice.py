@@ -115,7 +115,7 @@ def _serving_again(status: StatusReport) -> Iterator[Need]:
     service = status["service"]
     known = read(service["needs"])
     if status["unstarted"]:
-        # The alarm says more than the look: who is lost, it decides.
+        # The alarm says more than the look: who is lost, it decides. Who is well again, a person.
         yield from (each for each in known if each.code not in _MOVES)
         yield need("START_OF_ALARM")
         if not known or not service["explained"]:
@@ -133,7 +133,7 @@ def _serving_again(status: StatusReport) -> Iterator[Need]:
         yield need("DIAGNOSE")
 
 
-_MOVES = frozenset({"BRING_BACK", "MOVE", "MOVE_SILENT", "MOVE_TO_RECOVERED", "PLAN_MOVE"})
+_MOVES = frozenset({"BRING_BACK", "MOVE", "MOVE_SILENT", "PLAN_MOVE"})
 
 
 def _undoing(status: StatusReport) -> Iterator[Need]:
