@@ -86,7 +86,16 @@ def _switch_on(show: Play, host: str) -> None:
 def _refresh(show: Play, need: Need, _random: Random) -> None:
     (server,), (volume,) = need.value("server"), need.value("volume")
     body = {"server_id": server, "volume_id": volume}
-    moves.by_api(show, "POST", "/emulator/attachments/refresh", body)
+
+    def once_it_is_stopped() -> None:
+        for _ in range(30):
+            found = show.world.emulation.state.servers.get(server)
+            if found is None or found.status == "SHUTOFF":
+                break
+            show.world.scheduler.sleep(1.0)
+        show.world.request("POST", "/emulator/attachments/refresh", body)
+
+    show.later(0.0, once_it_is_stopped)
 
 
 def _resume(show: Play, _need: Need, random: Random) -> None:
