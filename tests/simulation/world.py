@@ -29,7 +29,7 @@ from mistral_failover.actions import orders as order_actions
 from mistral_failover.actions import recovery as recovery_actions
 from mistral_failover.actions import rehearsals as rehearsal_actions
 from mistral_failover.actions import reports as report_actions
-from mistral_failover.cloud import clients, session, transport
+from mistral_failover.cloud import clients, session, stacks, transport
 from mistral_failover.cloud.waits import ConcurrentWaits
 from mistral_failover.lab.emulator import alarming, guests
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError, write_clouds_yaml
@@ -69,6 +69,9 @@ class PerProcess:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._own()[key] = value
+
+    def __len__(self) -> int:
+        return len(self._own())
 
 
 class Store:
@@ -577,6 +580,7 @@ def _separate(scheduler: Scheduler) -> None:
     session._tokens = own(scheduler, session._AuthenticationCache)
     session._entries = own(scheduler, session._AuthenticationCache)
     session._read = own(scheduler, dict)
+    stacks._addresses = own(scheduler, dict)
     product_process._runtimes = own(scheduler, dict)
 
 

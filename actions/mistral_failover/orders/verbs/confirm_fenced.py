@@ -20,8 +20,9 @@ class ConfirmFenced(Verb):
     The failover that was BLOCKED because the proof is missing continues, and is followed to its
     end.
 
-    Be sure that the member's power is off or its host is gone: it shows what Nova, the agent, Ceph
-    and the fence devices say of the member, and asks. Your reason is recorded.
+    Be sure that the member's power is off or its host is gone, and stays off until the group
+    serves: it shows what Nova, the agent, Ceph and the fence devices say of the member, and asks.
+    Your reason is recorded.
 
     Exit code 1 when the failover fails, 3 when it is BLOCKED again.
     """
