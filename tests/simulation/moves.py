@@ -74,10 +74,13 @@ class Play:
 
         scheduler.spawn(scheduler.world, find_and_work, name)
 
-    def order(self, random: Random, action: Any, words: str = "") -> None:
+    def order(
+        self, random: Random, action: Any, words: str = "", project: Project | None = None
+    ) -> None:
         """Have an executor carry out an operator's order."""
         said = words or f"{type(action).__name__} {getattr(action, 'to', None) or ''}".strip()
-        self.on_executor(random, "order", lambda each: self.world.order(each, action, said))
+        work = lambda each: self.world.order(each, action, said)  # noqa: E731
+        self.on_executor(random, "order", work, project)
 
     def alarm(self, random: Random, member: str, *, over: bool = False) -> None:
         """Have an executor take an alarm about a member; ``over``: that it has ended."""

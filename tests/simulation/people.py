@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from mistral_failover.model.remedies import Need
 from mistral_failover.reports import advice
 from simulation import moves
 from simulation.moves import Play
-from simulation.world import GROUP
+from simulation.world import GROUP, Project, World
 
 _WHY = "status says so"
 _SERVERS = {
@@ -24,7 +25,29 @@ _SERVERS = {
 }
 
 
-def follow(show: Play, status: Mapping[str, Any], random: Random, *, otherwise: bool) -> list[str]:
+@dataclass
+class OnCall:
+    """A person who helps the group of a project in a play."""
+
+    show: Play
+    project: Project
+    random: Random
+
+    @property
+    def world(self) -> World:
+        """Where he is."""
+        return self.show.world
+
+    def order(self, action: Any, words: str = "") -> None:
+        """Have an executor carry out an order."""
+        self.show.order(self.random, action, words, self.project)
+
+    def request(self, method: str, path: str, body: Any = None) -> None:
+        """Send a request, at once."""
+        self.show.later(0.0, lambda: self.world.request(method, path, body, self.project))
+
+
+def follow(of: OnCall, status: Mapping[str, Any], *, otherwise: bool) -> list[str]:
     """Do what status says; return the codes of the remedies that were tried, in parentheses of
     those that cannot be carried out in this world. ``otherwise``: take the other way that it
     names."""
@@ -35,47 +58,47 @@ def follow(show: Play, status: Mapping[str, Any], random: Random, *, otherwise: 
     for need in found:
         act = _ACTS.get(need.code) or (_server if need.code in _SERVERS else None)
         taken = act is not None and (otherwise or not need.instead)
-        show.world.tell(f"a person {'does' if taken else 'reads'}: {need.code} {dict(need.fields)}")
+        of.world.tell(f"a person {'does' if taken else 'reads'}: {need.code} {dict(need.fields)}")
         if taken and act is not None:
             tried.append(need.code)
-            act(show, need, random)
+            act(of, need)
         elif not need.instead:
             tried.append(f"({need.code})")
     return tried
 
 
-def _start(show: Play, need: Need, random: Random) -> None:
+def _start(of: OnCall, need: Need) -> None:
     lost, recovered = list(need.value("lost")), list(need.value("recovered"))
     begin = orders.Begin(GROUP, lost=lost or None, recovered=recovered, because=_WHY)
-    show.order(random, begin, f"start {need.fields}")
+    of.order(begin, f"start {need.fields}")
 
 
-def _recover(show: Play, need: Need, random: Random) -> None:
+def _recover(of: OnCall, need: Need) -> None:
     """Recover it where it is healthy: its server runs."""
     (member,) = need.value("member")
-    guest = show.world.emulation.state.guests.get(show.world.mine.servers[member])
-    if guest is not None and guests.answers(show.world.emulation, guest):
+    guest = of.world.emulation.state.guests.get(of.project.servers[member])
+    if guest is not None and guests.answers(of.world.emulation, guest):
         begin = orders.Begin(GROUP, lost=[], recovered=[member], because=_WHY)
-        show.order(random, begin, f"recover {member}")
+        of.order(begin, f"recover {member}")
 
 
-def _replace(show: Play, need: Need, random: Random) -> None:
+def _replace(of: OnCall, need: Need) -> None:
     (member,) = need.value("member")
     action = orders.ReplaceMember(GROUP, member=member, because=_WHY)
-    show.order(random, action, f"replace {member}")
+    of.order(action, f"replace {member}")
 
 
-def _confirm(show: Play, need: Need, random: Random) -> None:
+def _confirm(of: OnCall, need: Need) -> None:
     """Make sure first: the host is switched off, and comes back minutes later."""
     (member,) = need.value("member")
-    world = show.world
-    guest = world.emulation.state.guests.get(world.mine.servers[member])
+    world = of.world
+    guest = world.emulation.state.guests.get(of.project.servers[member])
     if guest is not None:
         host = guest.host
         world.strike(faults.strike_host, host, "power_off")
-        show.kept_off.add(host)
-        show.later(400.0, lambda: _switch_on(show, host))
-    show.order(random, orders.ConfirmFenced(GROUP, member, "I switched it off"), "confirm")
+        of.show.kept_off.add(host)
+        of.show.later(400.0, lambda: _switch_on(of.show, host))
+    of.order(orders.ConfirmFenced(GROUP, member, "I switched it off"), "confirm")
 
 
 def _switch_on(show: Play, host: str) -> None:
@@ -83,58 +106,59 @@ def _switch_on(show: Play, host: str) -> None:
     moves.revive_host(show, host)
 
 
-def _refresh(show: Play, need: Need, _random: Random) -> None:
+def _refresh(of: OnCall, need: Need) -> None:
     (server,), (volume,) = need.value("server"), need.value("volume")
     body = {"server_id": server, "volume_id": volume}
 
     def once_it_is_stopped() -> None:
         for _ in range(30):
-            found = show.world.emulation.state.servers.get(server)
+            found = of.world.emulation.state.servers.get(server)
             if found is None or found.status == "SHUTOFF":
                 break
-            show.world.scheduler.sleep(1.0)
-        show.world.request("POST", "/emulator/attachments/refresh", body)
+            of.world.scheduler.sleep(1.0)
+        of.world.request("POST", "/emulator/attachments/refresh", body)
 
-    show.later(0.0, once_it_is_stopped)
-
-
-def _resume(show: Play, _need: Need, random: Random) -> None:
-    show.order(random, suspensions.Resume(GROUP, _WHY))
+    of.show.later(0.0, once_it_is_stopped)
 
 
-def _decide(show: Play, _need: Need, random: Random) -> None:
+def _resume(of: OnCall, _need: Need) -> None:
+    of.order(suspensions.Resume(GROUP, _WHY))
+
+
+def _decide(of: OnCall, _need: Need) -> None:
     """Admit the held alarms if nothing serves, and dismiss them otherwise."""
-    serves = len(show.world.mine.serving()) == 1
+    serves = len(of.project.serving()) == 1
     decide = alarms.DismissHeld if serves else alarms.AdmitHeld
-    show.order(random, decide(_WHY, group=GROUP))
+    of.order(decide(_WHY, group=GROUP))
 
 
-def _apply(show: Play, _need: Need, random: Random) -> None:
+def _apply(of: OnCall, _need: Need) -> None:
     begin = orders.Begin(GROUP, lost=[], definition="defined", because=_WHY)
-    show.order(random, begin)
+    of.order(begin)
 
 
-def _sweep(show: Play, _need: Need, random: Random) -> None:
-    show.on_executor(random, "sweep", lambda each: show.world.sweep(each, recovery.Sweep(GROUP)))
+def _sweep(of: OnCall, _need: Need) -> None:
+    swept = recovery.Sweep(GROUP)
+    of.show.on_executor(of.random, "sweep", lambda each: of.world.sweep(each, swept), of.project)
 
 
-def _server(show: Play, need: Need, _random: Random) -> None:
+def _server(of: OnCall, need: Need) -> None:
     (server,) = need.value("server")
-    moves.by_api(show, "POST", f"/compute/v2.1/servers/{server}/action", _SERVERS[need.code])
+    of.request("POST", f"/compute/v2.1/servers/{server}/action", _SERVERS[need.code])
 
 
-def _detach(show: Play, need: Need, _random: Random) -> None:
+def _detach(of: OnCall, need: Need) -> None:
     (server,), (volume,) = need.value("server"), need.value("volume")
     path = f"/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"
-    moves.by_api(show, "DELETE", path, None)
+    of.request("DELETE", path)
 
 
-def _delete(show: Play, need: Need, _random: Random) -> None:
+def _delete(of: OnCall, need: Need) -> None:
     (server,) = need.value("server")
-    moves.by_api(show, "DELETE", f"/compute/v2.1/servers/{server}", None)
+    of.request("DELETE", f"/compute/v2.1/servers/{server}")
 
 
-_Act = Callable[[Play, Need, Random], None]
+_Act = Callable[[OnCall, Need], None]
 _ACTS: dict[str, _Act] = {
     **dict.fromkeys(
         ("MOVE", "MOVE_SILENT", "MOVE_TO_RECOVERED", "BRING_BACK", "FENCE_AGAIN", "START"), _start

@@ -214,30 +214,42 @@ def _status(show: Play, random: Random, project: Project | None = None) -> Mappi
 
 
 def _come_to_rest(show: Play) -> str:
-    """Wait until the group serves; a person does what status says if it waits for one."""
-    scheduler, random = show.world.scheduler, Random("rest")
-    times = scheduler.now + 1.0, math.inf  # the person asks for status himself, see below
+    """Wait until each group serves; a person of its project does what status says if it waits for
+    one. Return what the play's group came to, and what was done for it."""
+    random, times = Random("rest"), (show.world.scheduler.now + 1.0, math.inf)
+    came_to = ""
+    for project in (show.world.mine, show.world.neighbour):
+        times, word = _comes_to_rest(show, project, times, random)
+        came_to = came_to or word
+    return came_to
+
+
+def _comes_to_rest(
+    show: Play, project: Project, times: tuple[float, float], random: Random
+) -> tuple[tuple[float, float], str]:
+    scheduler, of = show.world.scheduler, people.OnCall(show, project, random)
     helped: list[str] = []
     end, waits_since = scheduler.now + BOUND, scheduler.now
     calls, wrong, word = 0, "no status was had", "?"
     while scheduler.now < end:
         times = _until(show, scheduler.now + 10.0, *times, random)
-        if (status := _status(show, random)) is None:
+        if (status := _status(show, random, project)) is None:
             continue
-        word, found = status["status"], _why_not(show, status)
+        word, found = status["status"], _why_not(show, project, status)
         if found is None:
-            return " ".join(["SERVING", *helped])
+            return times, " ".join(["SERVING", *helped])
         wrong = found
         if not _waits(status):
             waits_since = scheduler.now
             continue
         if scheduler.now - waits_since < _COMES_AFTER or calls == _CALLS:
             continue
-        if tried := people.follow(show, status, random, otherwise=calls % 2 == 1):
+        if tried := people.follow(of, status, otherwise=calls % 2 == 1):
             calls, helped = calls + 1, [*helped, *tried]
             end, waits_since = scheduler.now + BOUND, scheduler.now
-    show.oracle.breaks(f"liveness: {wrong}, after {helped or 'no help'}")
-    return str(word)
+    whose = "" if project is show.world.mine else "of the neighbour "
+    show.oracle.breaks(f"liveness: {whose}{wrong}, after {helped or 'no help'}")
+    return times, str(word)
 
 
 def _waits(status: Mapping[str, Any]) -> bool:
@@ -246,10 +258,10 @@ def _waits(status: Mapping[str, Any]) -> bool:
     return bool(stopped or status["service"]["needs"])
 
 
-def _why_not(show: Play, status: Mapping[str, Any]) -> str | None:
+def _why_not(show: Play, project: Project, status: Mapping[str, Any]) -> str | None:
     if status["status"] != "COMPLETE":
         return f"it is {status['status']}: {status['reason']}"
-    return show.oracle.at_rest(show.world.mine, status) or show.oracle.left()
+    return show.oracle.at_rest(project, status) or show.oracle.left()
 
 
 def in_child(world: World, plan: Plan, *, lines: bool = False, keep: Path | None = None) -> Outcome:

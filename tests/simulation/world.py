@@ -437,12 +437,13 @@ class World:
         """Let something happen to a guest or host, in the emulated cloud's own loop."""
         self.loop.call_soon(fault, self.emulation, *what)
 
-    def request(self, method: str, path: str, body: Any) -> None:
-        """Send a request as a person does, with the rights of the project."""
+    def request(self, method: str, path: str, body: Any, project: Project | None = None) -> None:
+        """Send a request as a person does, with the rights of a project."""
         client = EmulatorClient(URL)
         client._http.mount("http://", self.wire)
         try:
-            client._call(method, path, body, headers={"X-Auth-Token": client.token()})
+            token = (project or self.mine).token or client.token()
+            client._call(method, path, body, headers={"X-Auth-Token": token})
             if isinstance(body, Mapping) and "os-start" in body:
                 self.started[path.split("/")[-2]] = self.scheduler.now
         except (EmulatorError, OSError, ValueError) as error:
