@@ -97,6 +97,25 @@ def test_where_no_thread_can_be_started_a_node_waits_for_one_that_there_is(
     assert pool.busy("g") == 0
 
 
+def test_groups_in_the_pool_and_loops_count_as_others(workers: Workers) -> None:
+    go = threading.Event()
+
+    def waits(_: Ready) -> list[Ready]:
+        go.wait(60)
+        return []
+
+    for group in ("a", "b", "c"):
+        workers.submit(group, node(group), at_once(waits), lambda _: Need())
+
+    assert (workers.others("a"), workers.others("d")) == (2, 3)
+    with workers.loop(), workers.loop(), workers.loop():
+        assert workers.others("a") == 3, "a loop may be of a group without a node in the pool"
+    go.set()
+    for group in ("a", "b", "c"):
+        workers.settle(group, 60)
+    assert workers.others("a") == 0
+
+
 def test_work_that_waits_has_no_thread_keeps_its_budget_and_goes_on(workers: Workers) -> None:
     done: list[Ready] = []
     looked, over, other = threading.Event(), threading.Event(), threading.Event()

@@ -191,7 +191,7 @@ def _goes_on(
     """Return whether a call whose stage is done continues to the end of the traversal."""
     if hold or worker.ended or view.stuck(through) or view.settled(Stage.END):
         return False
-    return request.runtime.workers.loops() >= CROWDED
+    return request.runtime.workers.others(worker.group_id) >= CROWDED
 
 
 def _store_is_back(request: Request, deadline: float) -> bool:

@@ -166,6 +166,13 @@ class Workers:
         with self._lock:
             return group_id in self._active
 
+    def others(self, group_id: str) -> int:
+        """Return how many other groups this process works on: nodes of them are in the pool, or a
+        loop waits for them."""
+        with self._lock:
+            in_pool = len(self._busy) - (group_id in self._busy)
+            return max(in_pool, self._loops)
+
     def wait(self, group_id: str, ended: int, seconds: float) -> None:
         """Wait until a node of a group was processed since :meth:`ended` returned ``ended``, the
         process stops, or the time is over."""
