@@ -23,6 +23,7 @@ from oslo_config import cfg
 from mistral_failover import private_files
 from mistral_failover import settings as configuration
 from mistral_failover.embedded import access, boot, settings, unix_socket
+from mistral_failover.embedded.garbage import rare_collections
 from mistral_failover.embedded.wsgi import WsgiFace
 from mistral_failover.errors import CodedError
 from mistral_failover.http_server import BACKLOG, HttpServer
@@ -155,6 +156,7 @@ class EmbeddedMistral:
             self._configure(stack)
             self._open_database(stack)
             self._start_services(stack)
+            stack.enter_context(rare_collections())
             self._stopped = threading.Event()
             stack.callback(self._stopped.set)
             self._cleanup = stack.pop_all()
