@@ -50,6 +50,14 @@ def test_a_server_s_zone_is_known_without_an_administrator_s_rights(
     assert server_state(cloud, two.a).zone == zones[two.a]
 
 
+def test_hosts_and_zones_of_all_servers_are_made_once(cloud: Any, two: Any) -> None:
+    listing = ProjectListing(cloud)
+
+    assert two.a in listing.hosts()
+    assert listing.hosts() is listing.hosts(), "a look at all groups asks for each member"
+    assert listing.zones() is listing.zones()
+
+
 def test_what_does_not_exist_is_no_error(cloud: Any) -> None:
     listing = ProjectListing(cloud)
     assert not listing.server(UNKNOWN_ID).exists

@@ -73,16 +73,24 @@ class ProjectListing:
         return self._once(f"server {server_id}", lambda: server_state(self._cloud, server_id))
 
     def hosts(self) -> dict[str, ServerHost]:
-        """Return where the listed servers run, by server id; none without a host. Raises
-        `CloudError`."""
-        listed = self._once("servers", self._servers)
-        return {server: host for server, (_, host) in listed.items() if host is not None}
+        """Return where the listed servers run, by server id; none without a host. Callers must not
+        change it. Raises `CloudError`."""
+
+        def read() -> dict[str, ServerHost]:
+            listed = self._once("servers", self._servers)
+            return {server: host for server, (_, host) in listed.items() if host is not None}
+
+        return self._once("hosts of servers", read)
 
     def zones(self) -> dict[str, str]:
         """Return the availability zones of the listed servers, by server id; none without a zone.
-        Raises `CloudError`."""
-        listed = self._once("servers", self._servers)
-        return {server: state.zone for server, (state, _) in listed.items() if state.zone}
+        Callers must not change it. Raises `CloudError`."""
+
+        def read() -> dict[str, str]:
+            listed = self._once("servers", self._servers)
+            return {server: state.zone for server, (state, _) in listed.items() if state.zone}
+
+        return self._once("zones of servers", read)
 
     def volume(self, volume_id: str) -> ListedVolume | None:
         """Return a volume; None where it does not exist. Raises `CloudError`."""
