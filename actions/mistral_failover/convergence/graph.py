@@ -67,6 +67,7 @@ from mistral_failover.model.goal import (
     fence_name,
     goal_resources,
     replace_name,
+    resource_names,
     vacant_roles,
 )
 from mistral_failover.model.references import holds_reference
@@ -128,7 +129,7 @@ def plan_traversal(
     Raises UnknownType if the goal names an undefined type, GoalCycle if its dependencies form a
     cycle.
     """
-    wanted = frozenset(each.name for each in goal_resources(present)) if present else None
+    wanted = resource_names(present) if present else None
     live = [r for r in records if not r.gone]
     draft = _Draft(goal, types, live, epochs, group_id, new_id, wanted)
     return draft.build(draft.choose())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from mistral_failover.convergence.records import Action, GroupState, Record, Status, TraversalStatus
 from mistral_failover.groups import agent_epochs, unfinished_replacements
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources, vacant_roles
+from mistral_failover.model.goal import REPLACE_TYPE, Goal, resource_names, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     AS_RECORDED,
@@ -125,7 +125,7 @@ class Standing:
 def standing(group: Group, goal: Goal, records: Sequence[Record]) -> Standing:
     """Return what serves now. Until a traversal has released it, that is what the goal replaces."""
     lost = _lost(goal, records)
-    wanted = {each.name for each in goal_resources(goal)}
+    wanted = resource_names(goal)
     types = {name for name, each in group.types.items() if each.provides}
     serving = [each for each in records if each.type in types and each.name in wanted]
     there = [each for each in serving if _exists(each) and each.member not in lost]

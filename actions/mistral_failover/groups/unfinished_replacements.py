@@ -62,9 +62,7 @@ def _asked_for(
         if record.type == REPLACE_TYPE
         and (record.action, record.status) == (Action.CREATE, Status.COMPLETE)
     }
-    for resource in goal_resources(goal):
-        if resource.type != REPLACE_TYPE:
-            continue
+    for resource in goal_resources(goal, REPLACE_TYPE):
         wish = {key: value for key, value in resource.properties.items() if key != "member"}
         record = done.get(resource.name)
         same = record is not None and record.properties == resource.properties

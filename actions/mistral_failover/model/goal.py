@@ -169,13 +169,19 @@ def returns(goal: Goal) -> bool:
     return goal.document.get(RETURNS) is True
 
 
-def goal_resources(goal: Goal) -> list[WantedResource]:
-    """Return the resources of a goal, sorted by name."""
+def resource_names(goal: Goal) -> frozenset[str]:
+    """Return the names of the resources of a goal."""
+    return frozenset(goal.document["resources"])
+
+
+def goal_resources(goal: Goal, of_type: str | None = None) -> list[WantedResource]:
+    """Return the resources of a goal, or those of a type, sorted by name."""
     return [
         WantedResource(
             name, entry["type"], copy.deepcopy(entry["properties"]), tuple(entry["requires"])
         )
         for name, entry in sorted(goal.document["resources"].items())
+        if of_type is None or entry["type"] == of_type
     ]
 
 

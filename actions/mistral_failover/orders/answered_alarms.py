@@ -60,7 +60,7 @@ _HEALTHY = "was declared healthy"
 def _said(goal: Goal, cause: Incident) -> Mapping[str, str]:
     """Return in words what became of each member that the goal or its order says something of."""
     recovered = cause.order.recovered if cause.order is not None else ()
-    going = [str(r.properties["member"]) for r in goal_resources(goal) if r.type == REPLACE_TYPE]
+    going = [str(r.properties["member"]) for r in goal_resources(goal, REPLACE_TYPE)]
     return {
         **dict.fromkeys(recovered, _HEALTHY),
         **dict.fromkeys(goal.document["lost"], "is declared lost"),

@@ -44,7 +44,7 @@ from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.service import judged_services, standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import ACTIVATION, ALARM, goal_resources, vacant_roles
+from mistral_failover.model.goal import ACTIVATION, ALARM, resource_names, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import (
@@ -313,7 +313,7 @@ def _facts(
         traversal.status,
         groups.members_of(tx, group_id),
         records,
-        frozenset(each.name for each in goal_resources(goal)),
+        resource_names(goal),
         frozenset(busy),
         observations.of_group(tx, group_id),
         ended is not None,
