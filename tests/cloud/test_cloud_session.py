@@ -10,11 +10,13 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
 
 from mistral_failover.cloud import answers
 from mistral_failover.cloud.errors import CloudError, Fate, translated
@@ -298,6 +300,19 @@ def test_what_a_catalog_says_is_not_known_of_the_next_token(server):
     assert other.get_endpoint(**nova).endswith("/there/compute")
 
 
+def test_the_catalog_is_read_once_for_an_endpoint_with_a_version(server, monkeypatch):
+    server.reply = lambda request: (200, {}, token_body(f"{server.url}/v2.1"))
+    nova = {"service_type": "compute", "interface": "public", "min_version": "2.1"}
+    read = mock.Mock(side_effect=Session.get_endpoint)
+    monkeypatch.setattr(Session, "get_endpoint", lambda *given, **wanted: read(*given, **wanted))
+
+    sessions = [session_of(server) for _ in range(3)]
+    found = {each.get_endpoint(skip_discovery=True, **nova) for each in sessions}
+
+    assert len(found) == 1
+    assert read.call_count == 1
+
+
 def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
     away = [True]
 
@@ -314,6 +329,7 @@ def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
     nova = {"service_type": "compute", "interface": "public", "min_version": "2.1"}
     before = session_of(server).get_endpoint_data(**nova)
     assert before is None or not before.max_microversion
+    assert session_of(server).get_endpoint(**nova) != f"{server.url}/compute/v2.1/"
     away.clear()
 
     asked = len(server.seen)

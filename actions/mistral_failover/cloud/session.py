@@ -22,6 +22,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from keystoneauth1 import access, plugin
@@ -202,18 +203,16 @@ def _prove(
 
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:
-    region, places = _entry(name)
-    verify, cert = region.get_requests_verify_args()
-    # The key is the content, not the name: the file may change while this process runs.
-    key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
+    entry = _entry(name)
+    region = entry.region
     return GuardedSession(
         guard=guard,
         timeout=settings.http_timeout,
-        auth=_entries.get(key, make=region.get_auth, usable=lambda _: True),
-        verify=_verified(verify, settings),
-        cert=cert,
+        auth=_entries.get(entry.key, make=region.get_auth, usable=lambda _: True),
+        verify=_verified(entry.verify, settings),
+        cert=entry.cert,
         region_name=region.region_name or None,
-        places=places,
+        places=entry.places,
     )
 
 
@@ -236,14 +235,25 @@ def _verified(named: bool | str | None, settings: Settings) -> bool | str:
 
 def entry_of(name: str) -> CloudRegion:
     """Return an entry of clouds.yaml. Raises `CloudError` CONFIG."""
-    return _entry(name)[0]
+    return _entry(name).region
 
 
-def _entry(name: str) -> tuple[CloudRegion, Places]:
-    """Return an entry of clouds.yaml, and where it places services. The files are parsed again only
-    once one of them, or the environment, has changed: parsing takes longer than a request to the
-    cloud. And openstacksdk copies all types of services for each question about one. Raises
-    `CloudError` CONFIG."""
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of clouds.yaml, and what is derived from it: where it places services, and how
+    certificates are verified. ``key``: of its authentication."""
+
+    region: CloudRegion
+    places: Places
+    verify: bool | str | None
+    cert: Any
+    key: str
+
+
+def _entry(name: str) -> _Entry:
+    """Return an entry of clouds.yaml. The files are parsed again only once one of them, or the
+    environment, has changed: parsing takes longer than a request to the cloud. And openstacksdk
+    copies all types of services for each question about one. Raises `CloudError` CONFIG."""
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
     environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
@@ -256,12 +266,14 @@ def _entry(name: str) -> tuple[CloudRegion, Places]:
             words = f"Could not read the entry {name} of clouds.yaml: {error}"
             raise CloudError("CONFIG", words) from None
         places = Places(functools.cache(region.get_interface), functools.cache(region.get_endpoint))
-        found = region, places
+        # The key is the content, not the name: the file may change while this process runs.
+        key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
+        found = _Entry(region, places, *region.get_requests_verify_args(), key=key)
         _read[name] = now, found
     return found
 
 
-_read: dict[str, tuple[list[Any], tuple[CloudRegion, Places]]] = {}
+_read: dict[str, tuple[list[Any], _Entry]] = {}
 """The entries that were read, and of what."""
 
 

@@ -367,9 +367,14 @@ class GuardedSession(Session):
         self.region_name = region_name
         self._places = places or Places()
         self._endpoints: dict[str, str | None] = {}
+        self._listener = guard if isinstance(guard, Listener) else None
+        self._requests = 0  # how many began
         # With its trust, requests looks for proxies before each call. It would also send what
         # ~/.netrc has for the host.
         self.session.trust_env = _names_a_proxy()
+        # It has neither, and requests merges them into each request as it does what is there.
+        self.session.params = None  # type: ignore[assignment]
+        self.session.proxies = None  # type: ignore[assignment]
         for scheme in ("http://", "https://"):
             super().mount(scheme, _GuardedTransport(guard))
 
@@ -378,9 +383,9 @@ class GuardedSession(Session):
         super().mount(scheme, _GuardedTransport(self.guard, adapter))
 
     def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> str | None:
-        """See keystoneauth, whose method reads the whole catalog for each request. What only the
-        catalog says is kept as long as the catalog. A service is asked for its versions again in
-        the next session: it may not have answered."""
+        """See keystoneauth, whose method reads the whole catalog for each request. What the
+        catalog says is kept as long as the catalog. What a service had to be asked for, its
+        versions, is kept in this session only: it may not have answered."""
         wanted = self._places.of(wanted)
         if url := wanted.get("endpoint_override"):
             if "min_version" not in wanted:
@@ -390,12 +395,15 @@ class GuardedSession(Session):
         known = self._known(auth)
         if known is None:
             return super().get_endpoint(auth, **wanted)
-        asks_service = any("version" in name and value for name, value in wanted.items())
-        urls = self._endpoints if asks_service else known.urls
         key = repr(sorted(wanted.items()))
-        if key not in urls:
-            urls[key] = super().get_endpoint(auth, **wanted)
-        return urls[key]
+        for urls in (known.urls, self._endpoints):
+            if key in urls:
+                return urls[key]
+        before = self._requests
+        url = super().get_endpoint(auth, **wanted)
+        asked = self._requests != before
+        (self._endpoints if asked or url is None else known.urls)[key] = url
+        return url
 
     def get_endpoint_data(
         self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
@@ -422,7 +430,8 @@ class GuardedSession(Session):
         chosen = auth or self.auth
         if not isinstance(chosen, BaseIdentityPlugin):
             return None
-        access = chosen.get_access(self)
+        # Also of one that expires: the request itself gets another, and asks again.
+        access = chosen.auth_ref or chosen.get_access(self)
         try:
             return _catalogs[access]
         except KeyError:
@@ -430,6 +439,7 @@ class GuardedSession(Session):
 
     def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
         """See keystoneauth's `Session.request`."""
+        self._requests += 1
         endpoint = options.get("endpoint_filter")
         service = self._service(url, endpoint)
         classified = "service_type" in (endpoint or {})
@@ -505,13 +515,13 @@ class GuardedSession(Session):
         error: keystone.ClientException | None = None,
     ) -> None:
         """Tell the guard if a service answered that it is overloaded, or did not answer in time."""
-        if service is None or not isinstance(self.guard, Listener):
+        if service is None or self._listener is None:
             return
         if answer is not None and answer.status_code in _OVERLOADED:
             asked_for = answer.headers.get("Retry-After", "")
-            self.guard.overloaded(service, float(asked_for) if asked_for.isdecimal() else 0.0)
+            self._listener.overloaded(service, float(asked_for) if asked_for.isdecimal() else 0.0)
         elif isinstance(error, keystone.ConnectTimeout):
-            self.guard.overloaded(service, 0.0)
+            self._listener.overloaded(service, 0.0)
 
     def _service(self, url: str, endpoint: Mapping[str, Any] | None) -> str | None:
         if endpoint and "service_type" in endpoint:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -52,7 +53,7 @@ class LeaseGuard:
     on_wait: Callable[[CloudError | None], None] = lambda _error: None
     outlives: Callable[[str, Fate], float] = lambda _asked, _fate: 0.0
 
-    @property
+    @cached_property
     def request_id(self) -> str:
         """See ``cloud.transport.Guard``."""
         return request_id(self.lease.lock.resource_id, self.lease.lock.token)

@@ -142,11 +142,14 @@ def load_workflow(text: str | bytes, what: str) -> dict[str, Any]:
     return _read(text, what, _Dialect(_of_mistral, loader=_MistralsLoader))
 
 
-def _values(text: str | bytes) -> int:
-    """Return how many values JSON may have at most: each follows one of these."""
+def _values(text: str | bytes) -> tuple[int, int]:
+    """Return how many values JSON may have at most, and how many lists and mappings: each value
+    follows one of these characters."""
     if isinstance(text, str):
-        return sum(map(text.count, ",[{"))
-    return sum(map(text.count, (b",", b"[", b"{")))
+        nested = text.count("[") + text.count("{")
+        return nested + text.count(","), nested
+    nested = text.count(b"[") + text.count(b"{")
+    return nested + text.count(b","), nested
 
 
 def load_json(text: str | bytes, what: str, longest: int = MAX_JSON_BYTES) -> Any:
@@ -158,13 +161,14 @@ def load_json(text: str | bytes, what: str, longest: int = MAX_JSON_BYTES) -> An
     """
     if len(text) > longest:
         raise _too_long(what, longest)
-    if _values(text) > MAX_JSON_VALUES:
+    values, nested = _values(text)
+    if values > MAX_JSON_VALUES:
         raise InvalidDocument("", f"the {what} has too many values", "Send fewer at once.")
     try:
         value = json.loads(  # noqa: TID251 - this is the function to use
             text, parse_int=_json_integer, parse_float=_json_float, parse_constant=_none
         )
-        if _is_within(value, MAX_JSON_DEPTH):
+        if nested <= MAX_JSON_DEPTH or _is_within(value, MAX_JSON_DEPTH):
             return value
     except (ValueError, RecursionError):
         pass
