@@ -298,7 +298,8 @@ def stranger_answers(play: Play, random: Random) -> None:
 def late_and_overtaken(play: Play, random: Random) -> None:
     """A request of a move arrives long after its sender has given up. In between the sender dies,
     or an operator wants something else: what the request takes away, or any other member."""
-    world, of = play.world, random.choice((*["DELETE .*attachments"] * 3, "POST .*att", "PATCH "))
+    kinds = (*["DELETE .*attachments"] * 3, "POST .*att", "PATCH ", "POST .*/commands")
+    world, of = play.world, random.choice(kinds)
     dies, wants = random.choice(((1, 0), (0, 1), (1, 1), (1, 1), (1, 1)))
     after = random.uniform(0.5, 10.0)
 
@@ -575,8 +576,27 @@ def alarm_ends(play: Play, random: Random) -> None:
 
 
 @_move(4)
+def started_after_its_fence(play: Play, random: Random) -> None:
+    """An alarm about what serves; its fence is done, and the executor that is about to release the
+    volume freezes. Meanwhile a person starts the server."""
+    world, serving = play.world, play.world.mine.serving()
+    if not serving:
+        return
+    seconds = random.choice((60.0, 90.0))
+
+    def strike(process: Process) -> None:
+        play.later(random.uniform(0.0, 10.0), lambda: _act(play, serving[0], "start"))
+        world.scheduler.freeze(process, seconds)
+
+    world.ambushes["detach.before"] = strike
+    play.heals_at = max(play.heals_at, world.scheduler.now + seconds + 60.0)
+    play.alarm(random, serving[0])
+
+
+@_move(4)
 def suspended(play: Play, random: Random) -> None:
-    """An operator holds the group's alarms, and lets them count again, or forgets it."""
+    """An operator holds the group's alarms, and lets them count again, or forgets it. Meanwhile
+    what serves is said to be lost."""
     held: Any = random.choice(
         (
             suspensions.Pause(GROUP, "a person works there"),
@@ -584,6 +604,9 @@ def suspended(play: Play, random: Random) -> None:
         )
     )
     play.order(random, held)
+    serving = play.world.mine.serving()
+    if serving and random.random() < 0.7:
+        play.later(random.uniform(1.0, 10.0), lambda: play.alarm(random, serving[0]))
     if random.random() < 0.7:
         resumed = suspensions.Resume(GROUP, "the work is done")
         play.later(random.uniform(5.0, 60.0), lambda: play.order(random, resumed))

@@ -288,6 +288,65 @@ MUTANTS = (
         "            if self._seen and not self.is_listed():",
         "            if self._seen:",
     ),
+    _one(
+        "rehearsed-for-real",
+        "a rehearsal's command is sent as a real one",
+        "resources.rehearsal",
+        'context.channel.run(replace(asked, rehearsal=given["rehearsal"]))',
+        "context.channel.run(asked)",
+    ),
+    _one(
+        "silence-unseen",
+        "a look does not mind that an agent is silent",
+        "recovery.observe",
+        "condition = Condition.HUNG if silent(beat) or forgotten else condition",
+        "condition = Condition.HUNG if forgotten else condition",
+    ),
+    _one(
+        "result-reused",
+        "the outcome of an earlier start counts as that of the next one",
+        "convergence.conclude",
+        "generation = record.generation if outcome.unknown else record.generation + 1",
+        "generation = record.generation",
+    ),
+    _one(
+        "pause-unheard",
+        "a pause and a maintenance hold no alarm",
+        "alarms.admission",
+        "        ended = self.until is not None and now >= self.until\n",
+        "        ended = True\n",
+    ),
+    Mutant(
+        "restart-unseen",
+        "a proof counts after its server was started again, and for a member that is lost again",
+        (
+            (
+                "convergence.graph",
+                "return any(fence_name(r.member) == record.name for r in self.live if r.member)",
+                "return False",
+            ),
+            (
+                "resources.operation_context",
+                '    if servers.server_state(context.cloud, server_id).status == "ACTIVE":',
+                "    if False:",
+            ),
+        ),
+    ),
+    _one(
+        "of-any-project",
+        "what is read of the state store is not narrowed to the project",
+        "store.project_scope",
+        "    narrowed = statement.where(*conditions)\n",
+        "    narrowed = statement\n",
+    ),
+    _one(
+        "failed-stays",
+        "what a failed attempt made is not taken back",
+        "convergence.decide",
+        '    if record.action == Action.INIT:\n        return NodeDecision("none", "it was never',
+        "    if record.action == Action.INIT or record.status == Status.FAILED:\n"
+        '        return NodeDecision("none", "it was never',
+    ),
 )
 BY_NAME = {each.name: each for each in MUTANTS}
 

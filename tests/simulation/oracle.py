@@ -6,6 +6,7 @@ ledgers. Of the engine it reads only what it tells a person: status.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,8 @@ _LEASE = 60.0
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 _LOOKED = re.compile(r"GET /compute/\S+/servers/([0-9a-f-]{36})$")
+_DETACH = re.compile(r"DELETE /compute/\S+/servers/([0-9a-f-]{36})/os-volume_attachments/")
+_OLDEST_LOOK = 30.0  # seconds: a lease
 _AT_ONCE = 1.0
 """Seconds between a look that proves something and the record of it, if nothing comes between."""
 
@@ -70,6 +73,8 @@ class Oracle:
     _project_of: dict[str, str] = field(default_factory=dict)
     _ran: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _silent_since: dict[str, float] = field(default_factory=dict)
+    _paused: set[str] = field(default_factory=set)
+    _proven: dict[str, float] = field(default_factory=dict)
     _quieting: set[str] = field(default_factory=set)
     _looked: dict[str, float] = field(default_factory=dict)
     _begun: dict[str, float] = field(default_factory=dict)
@@ -176,6 +181,10 @@ class Oracle:
             wrong = "done again" if resource not in self._open else self._untrue(own, sentence, at)
             self._open.discard(resource)
             self._fencing.pop(resource, None)
+        elif kind in ("pause", "resumed"):
+            (self._paused.add if kind == "pause" else self._paused.discard)(group)
+        elif kind == "admitted" and group in self._paused and "nevertheless" not in sentence:
+            wrong = "admitted, though a pause holds the group's alarms"
         elif kind == "dismissed" and "by a sweep" in sentence:
             wrong = self._unheard(own, json.loads(fact)["lost"], last_at)
         if "[NOT_FOUND]" in sentence and "stack" in sentence:
@@ -197,6 +206,7 @@ class Oracle:
             server = own.servers[fenced[1]]
             self._fenced[server] = self._epochs.get(server, 0)
             self._quieting.discard(server)
+            self._proven[server] = at
             if server in self._runs - self._crashed:
                 if not self.agents_prove:
                     return "proof: its guest runs"
@@ -221,6 +231,8 @@ class Oracle:
         if kind == "request" and event["project_id"] is not None:
             if strange := self._strange(event["project_id"], event["path"]):
                 yield f"crossing: {event['method']} by another project than that of {strange}"
+            elif self._runs_again(event):
+                yield "released from a server that was started again after its fence"
         elif kind == "violation":
             yield f"{event['rule']}: the cloud saw it"
         elif kind == "attached":
@@ -271,6 +283,21 @@ class Oracle:
                 yield "twice: a command ran again"
         elif kind == "command_died":
             self._ran[event["id"]] -= 1
+
+    def _runs_again(self, event: Mapping[str, Any]) -> bool:
+        """Return whether a request takes a volume from a lost member whose guest has been running
+        again for longer than a look can be old. That a host stays off which a person called off is
+        the person's part."""
+        found = _DETACH.match(f"{event['method']} {event['path']}")
+        if found is None or event["status"] != 202 or self.agents_prove:
+            return False
+        server, began = found[1], self._begun.get(found[1], 0.0)
+        _, lost = self._lost.get(event["project_id"], (0.0, {}))
+        names = [name for name, its in lost.items() if its == server]
+        if not names or (event["project_id"], names[0]) in self.world.confirmed:
+            return False
+        again = server in self._runs and began > self._proven.get(server, math.inf)
+        return again and event["t"] - began > _OLDEST_LOOK
 
     def said(self, project: Project, status: Mapping[str, Any], asked_at: float) -> None:
         """Compare what status told a person with the truth, and with what it told before."""

@@ -149,6 +149,8 @@ def _server(of: OnCall, need: Need) -> None:
 
 def _detach(of: OnCall, need: Need) -> None:
     (server,), (volume,) = need.value("server"), need.value("volume")
+    # No person of this world attaches one: it was left there.
+    of.show.oracle.breaks(f"left: volume {volume} on server {server}")
     path = f"/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"
     of.request("DELETE", path)
 

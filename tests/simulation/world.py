@@ -273,6 +273,8 @@ class World:
         """The members that an alarm, an order or a look called lost: by project and name."""
         self.recovered: set[tuple[str, str]] = set()
         """Those that an order called recovered."""
+        self.confirmed: set[tuple[str, str]] = set()
+        """Those of which a person said that they are off."""
         self.started: dict[str, float] = {}
         """When a person had a server started, by its id."""
         self.group_id = ""
@@ -340,6 +342,8 @@ class World:
         )
         for executor in (*self.executors, *self.spare):
             self._within(executor.process, lambda: self._use(executor))  # noqa: B023
+        for executor in self.spare:  # a new process knows nothing of the stacks yet
+            self._within(executor.process, stacks._addresses.clear)
         self._close_agents()
         fault_points.arm(self._reached)
 
@@ -493,6 +497,8 @@ class World:
         lost = given.get("lost", MEMBERS if "lost" in given else ())
         named = [given["member"]] if given.get("member") else []
         of = project.id
+        if isinstance(action, order_actions.ConfirmFenced):
+            self.confirmed.add((of, given["member"]))
         self.blamed.update((of, each) for each in (*(MEMBERS if lost is None else lost), *named))
         self.recovered.update((of, each) for each in (*(given.get("recovered") or ()), *named))
 
