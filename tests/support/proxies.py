@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from support import debian
@@ -85,6 +85,9 @@ def _running(command: Sequence[str], port: int) -> Iterator[None]:
             yield
         finally:
             process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            process.kill()  # one that is just starting may have missed the signal
 
 
 if __name__ == "__main__":
