@@ -333,13 +333,6 @@ MUTANTS = (
         ),
     ),
     _one(
-        "of-any-project",
-        "what is read of the state store is not narrowed to the project",
-        "store.project_scope",
-        "    narrowed = statement.where(*conditions)\n",
-        "    narrowed = statement\n",
-    ),
-    _one(
         "failed-stays",
         "what a failed attempt made is not taken back",
         "convergence.decide",
