@@ -329,13 +329,14 @@ def late_and_overtaken(play: Play, random: Random) -> None:
 
 @_move(3)
 def store_away(play: Play, random: Random) -> None:
-    """The state store does not answer an executor, or any."""
+    """The state store does not answer an executor, or any; or it refuses changes."""
     world = play.world
+    kind = random.choice((world.store.away, world.store.away, world.store.read_only))
     until = world.scheduler.now + random.choice((1.0, 10.0, 35.0))
     one = play.executor(random)
     for each in world.executors:
         if one is None or random.random() < 0.5 or each is one:
-            world.store.away[each.process.name] = until
+            kind[each.process.name] = until
 
 
 @_move(4)
@@ -664,6 +665,8 @@ _BY_HAND = {
     "reboot": {"reboot": {"type": "HARD"}},
     "pause": {"pause": None},
     "unpause": {"unpause": None},
+    "resize": {"resize": {"flavorRef": "m1.small"}},
+    "confirm": {"confirmResize": None},
 }
 
 
@@ -671,9 +674,9 @@ _BY_HAND = {
 def by_hand(play: Play, random: Random) -> None:
     """A person does the ordinary with a server, and undoes it later or not."""
     member = _member(play, random)
-    what = random.choice(("stop", "reboot", "pause", "delete"))
+    what = random.choice(("stop", "reboot", "pause", "delete", "resize"))
     _act(play, member, what)
-    undo = {"stop": "start", "pause": "unpause"}.get(what)
+    undo = {"stop": "start", "pause": "unpause", "resize": "confirm"}.get(what)
     if undo:
         play.later(random.uniform(5.0, 60.0), lambda: _act(play, member, undo))
 
@@ -729,6 +732,7 @@ def heal(play: Play) -> None:
     play.kept_off.clear()
     world.delivered_twice = 0
     world.store.away.clear()
+    world.store.read_only.clear()
     world.store.unanswered.clear()
     emulation.state.api_faults.clear()
     for name in list(emulation.state.hosts):

@@ -22,6 +22,7 @@ _SERVERS = {
     "STOP_SERVER": {"os-stop": None},
     "REBOOT_SERVER": {"reboot": {"type": "HARD"}},
     "UNPAUSE_SERVER": {"unpause": None},
+    "CONFIRM_RESIZE": {"confirmResize": None},
 }
 
 

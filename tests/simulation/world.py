@@ -86,6 +86,8 @@ class Store:
         self._engines: list[sa.Engine] = []
         self.away: dict[str, float] = {}
         """Until when the store does not answer a process, by its name."""
+        self.read_only: dict[str, float] = {}
+        """Until when it refuses each change of a process, as a server that is only a replica."""
         self.unanswered: dict[str, int] = {}
         """Of how many commits a process does not hear that they took effect."""
         self.hindered: dict[str, float] = {}
@@ -115,6 +117,13 @@ class Store:
                 self.hindered[process.name] = self._scheduler.now
                 raise _lost()
 
+        def executes(_connection: sa.Connection, _cursor: Any, text: str, *_more: Any) -> None:
+            changes = text.startswith(("INSERT", "UPDATE", "DELETE"))
+            if changes and self.read_only.get(process.name, 0.0) > self._scheduler.now:
+                self.hindered[process.name] = self._scheduler.now
+                said = "The MySQL server is running with the --read-only option"
+                raise sa.exc.OperationalError(None, None, sqlite3.OperationalError(1290, said))
+
         def committed(_connection: sa.Connection) -> None:
             if self.unanswered.get(process.name, 0) > 0:
                 self.unanswered[process.name] -= 1
@@ -133,6 +142,7 @@ class Store:
         sa.event.listen(engine, "do_connect", place)
         sa.event.listen(engine, "connect", opened)
         sa.event.listen(engine, "begin", begin, insert=True)
+        sa.event.listen(engine, "before_cursor_execute", executes)
         sa.event.listen(engine, "commit", committed)
         process.ends.append(gone)
         self._engines.append(engine)
