@@ -96,6 +96,7 @@ ON_DB_A = [
 WON = "a failover of payments began"
 REHEARSED = {
     "running": False,
+    "failure": None,
     "at": NOW - 20_000,
     "reason": "",
     "on": ["db_b"],
