@@ -268,13 +268,6 @@ MUTANTS = (
         " is not None",
     ),
     _one(
-        "end-fences",
-        "the end of an alarm counts as an alarm",
-        "alarms.aodh",
-        'firing=current == "alarm" and (bool(alarm_id) or not repeat),',
-        "firing=True,",
-    ),
-    _one(
         "starting-is-off",
         "a server that is about to start counts as off",
         "cloud.servers",
