@@ -382,10 +382,10 @@ Start ==
     /\ UNCHANGED <<wk, calls, par, left, bad>>
 
 (* What serves has ended by itself, or the stack was changed by hand: a look finds it, and the same goal
-   is given again (recovery/observe.py). *)
+   is given again (recovery/observe.py), also if it had failed before. *)
 Repair == \E kinds \in {{"app"}, {"par"}, {"app", "par"}} :
     LET found(r) == r.nm.k \in kinds /\ r.st = "COMPLETE" /\ r.act \in {"CREATE", "UPDATE"} IN
-    /\ db.st = "COMPLETE" /\ db.goal # NoGoal
+    /\ db.st \in {"COMPLETE", "FAILED"} /\ db.goal # NoGoal
     /\ Use("drift")
     /\ db' = Begin([db EXCEPT !.recs = [i \in 1..Len(@) |-> IF found(@[i])
                       THEN [@[i] EXCEPT !.act = "UPDATE", !.st = "FAILED"] ELSE @[i]]], db.goal)

@@ -31,6 +31,9 @@ SMALL: Mapping[str, Model] = {
     "what serves ends by itself before a failover, or after it; a worker dies": Model(
         FAILOVER, {"crash": 1, "drift": 1}
     ),
+    "a failover that fails, and what serves ends by itself": Model(
+        FAILOVER, {"fail": 1, "drift": 1}
+    ),
     "a failover comes to rest, whoever dies": Model(FAILOVER, {"crash": 1}, comes_to_rest=True),
 }
 

@@ -23,6 +23,7 @@ _KINDS = {
 }
 _FOUND = "drift observed"
 _GIVEN_UP = ("given_up", "handed_back", "waiting")
+_LATE = 4  # ticks: more than a lease, so that a request may outlive the lock of its dead sender
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class _Reader:
         found: list[tuple[float, int, str, str]] = []
         goals: list[tlc.Goal] = []
         retried: set[str] = set()
+        begun: set[str] = set()
         query = "select id, kind, traversal_id, resource_id, at from failover_journal"
         query += " where group_id = ? order by id"
         latest, first = 0.0, ""
@@ -103,6 +105,9 @@ class _Reader:
                 "steal",
                 *_GIVEN_UP,
             ):
+                if kind == "waiting" and resource not in begun:
+                    continue  # it waits for an earlier request before it begins: no step
+                (begun.add if kind == "started" else begun.discard)(resource)
                 text = self._named(resource)
                 if kind == "waiting":
                     retried.add(f"[{text}]")
@@ -174,18 +179,30 @@ def _budget(recorded: Recorded) -> str:
     died = recorded.kinds["steal"]
     away = recorded.kinds["given_up"] + 3 * len(recorded.retried)
     failed, drifted = recorded.kinds["failed"], recorded.kinds["repair"]
-    return tlc.budget({"crash": died, "drop": died, "away": away, "fail": failed, "drift": drifted})
+    faults = {"crash": died, "slow": died, "drop": died, "away": away}
+    return tlc.budget(faults | {"fail": failed, "drift": drifted})
 
 
 def unfit(runs: Sequence[Recorded], folder: Path) -> dict[int, int]:
     """Return which runs are no behaviour of the specification, by their places, and how many of
     the records of each are the beginning of one. ``folder``: an empty one. The runs have the same
-    members and volumes, and begin alike."""
+    members and volumes, and begin alike. Only what a process that died had sent comes late."""
+    found: dict[int, int] = {}
+    for late in (0, _LATE):
+        places = [n for n, run in enumerate(runs) if bool(run.kinds["steal"]) == bool(late)]
+        if places:
+            told = _unfit([runs[n] for n in places], late, folder)
+            found |= {places[n]: count for n, count in told.items()}
+    return found
+
+
+def _unfit(runs: Sequence[Recorded], late: int, folder: Path) -> dict[int, int]:
     model = tlc.Model(
         [goal for run in runs for goal in run.goals],
         members=runs[0].members,
         volumes=runs[0].volumes,
         first=runs[0].first,
+        late=late,
         invariants=(),
     )
     goals, texts = 1, []
