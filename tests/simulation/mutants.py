@@ -267,6 +267,18 @@ MUTANTS = (
         " is ServerCondition.RUNNING and known.heard_since(age - SETTLED)",
         " is not None",
     ),
+    Mutant(
+        "end-fences",
+        "the end of an alarm counts as an alarm",
+        (
+            (
+                "alarms.aodh",
+                'firing=current == "alarm" and (bool(alarm_id) or not repeat),',
+                "firing=True,",
+            ),
+            ("alarms.aodh", 'over=current == "ok" and not repeat,', "over=False,"),
+        ),
+    ),
     _one(
         "starting-is-off",
         "a server that is about to start counts as off",

@@ -473,8 +473,7 @@ def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence | Non
     """
     # Read after the state: Nova records an evacuation before it changes the server.
     actions = _actions(cloud, server_id)
-    elsewhere = _HIDDEN if actions is None else _left_behind(cloud, server_id, actions)
-    if elsewhere:
+    if elsewhere := _elsewhere(cloud, server_id, actions):
         return Evidence(False, "stop", f"Server {server_id} is {seen.status}, but {elsewhere}.")
     # Nova records a task before its action. So if the latest action may start a server, and is an
     # old one, a second look shows the server as it was.
@@ -498,7 +497,12 @@ def left_behind(cloud: Cloud, server_id: str) -> str | None:
 def may_be_elsewhere(cloud: Cloud, server_id: str) -> str | None:
     """As `left_behind`, but also return why if Nova hides the server's actions from the project:
     then an evacuation cannot be ruled out."""
-    actions = _actions(cloud, server_id)
+    return _elsewhere(cloud, server_id, _actions(cloud, server_id))
+
+
+def _elsewhere(
+    cloud: Cloud, server_id: str, actions: Sequence[Mapping[str, Any]] | None
+) -> str | None:
     return _HIDDEN if actions is None else _left_behind(cloud, server_id, actions)
 
 

@@ -400,9 +400,3 @@ def _tell_owner(emulation: Emulation, server: Server) -> None:
     if server.owner is not None:
         stack_id, name = server.owner
         emulation.fire("stack.part_settled", stack_id=stack_id, name=name)
-
-
-def power_lost(emulation: Emulation, server: Server) -> None:
-    """What Nova's power sync makes of a server whose guest is found off."""
-    set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
-    emulation.changed()
